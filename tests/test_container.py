@@ -224,9 +224,9 @@ def test_compose_locks_the_container(service: dict[str, Any]) -> None:
 
 def test_compose_gives_requests_time_to_end(service: dict[str, Any]) -> None:
     pytest.importorskip("fastapi", reason="the server needs the extra server")
-    from vizsla.server.running import GRACE
+    from vizsla.server.running import CLOSING, GRACE
 
-    assert int(service["stop_grace_period"].removesuffix("s")) >= GRACE + 5
+    assert int(service["stop_grace_period"].removesuffix("s")) >= GRACE + CLOSING
 
 
 def test_the_guide_says_the_same(service: dict[str, Any]) -> None:

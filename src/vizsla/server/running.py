@@ -28,6 +28,8 @@ from vizsla.server.settings import Settings
 
 GRACE = 20
 """Seconds that requests have to end when the server is stopped."""
+CLOSING = 5
+"""Seconds after that in which a worker has to end; it is then ended in the middle of whatever it does."""
 _SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"  # read by prometheus_client when it is imported
 _SHORT_LIFE = 5.0  # a worker that ends sooner does not start at once again
 _BACKLOG = 2048
@@ -86,7 +88,7 @@ def _config(settings: Settings) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """A worker that says when it is ready, and stops when its supervisor is gone."""
+    """A worker that says when it is ready, and ends some time after a signal whatever its threads do."""
 
     def __init__(self, settings: Settings, announce: Callable[[], None]) -> None:
         super().__init__(_config(settings))
@@ -105,10 +107,28 @@ class _Server(uvicorn.Server):
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if not self.should_exit:
+            last = threading.Timer(GRACE + CLOSING, _end_at_once)
+            last.daemon = True
+            last.start()
+        super().handle_exit(sig, frame)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._announce()
+
+
+def _end_at_once() -> None:
+    """End a worker with a thread that does not end, as one that writes to a disk that does not answer."""
+    print(
+        f"A request has not ended {GRACE + CLOSING:g} seconds after the signal to stop; the server ends without it. "
+        "What was committed is there, and what was not is discarded.",
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(1)
 
 
 def _run_worker(settings: Settings, opened: socket.socket, announce: Callable[[], None]) -> None:
@@ -202,7 +222,7 @@ class _Supervisor:
     def _end_all(self) -> None:
         for process, _, _ in self._workers.values():
             process.terminate()
-        deadline = time.monotonic() + GRACE + 5
+        deadline = time.monotonic() + GRACE + CLOSING
         for process, ours, _ in self._workers.values():
             process.join(max(deadline - time.monotonic(), 0))
             if process.is_alive():
