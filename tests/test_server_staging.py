@@ -1,10 +1,13 @@
-"""A server that dies right after a commit: what it had staged is not applied a second time."""
+"""A server that dies right after a commit does not apply what it had staged a second time; one that is stopped ends."""
 
 from __future__ import annotations
 
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -162,3 +165,40 @@ def test_notes_are_committed_with_the_documents_or_not_at_all(folder: Path) -> N
             writer.commit()
             assert writer.notes() == {"read": 8}
         assert (generation(index), len(index)) == (before + 2, 10)
+
+
+# A server with one worker whose writes never end.
+NEVER_ENDS = """
+import sys, threading
+from vizsla.server import running, writes
+from vizsla.server.running import bind, serve, url_of
+from vizsla.server.settings import Settings
+
+def commit(*_):
+    print("writing", flush=True)
+    threading.Event().wait()
+
+writes.commit = commit
+running.GRACE, running.CLOSING = 1, 0.5
+opened = bind("127.0.0.1", 0)
+serve(Settings(indexes={"dogs": sys.argv[1]}, write=True), opened, lambda: print(url_of(opened), flush=True))
+"""
+
+
+def test_a_write_that_never_ends_does_not_keep_a_server_that_is_stopped(folder: Path) -> None:
+    command = [sys.executable, "-c", NEVER_ENDS, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = urlsplit(process.stdout.readline().strip())
+            with socket.create_connection((url.hostname, url.port)) as connection:
+                connection.sendall(f"POST /v1/dogs/commit HTTP/1.1\r\nhost: {url.netloc}\r\n\r\n".encode())
+                assert process.stdout.readline() == "writing\n"
+                process.send_signal(signal.SIGTERM)
+                _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 1
+    assert "A request has not ended 1 seconds after the signal to stop" in said
+    with Index.open(folder) as index:
+        assert len(index) == 10

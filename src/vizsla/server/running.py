@@ -27,8 +27,9 @@ from vizsla.server.protocol import http_protocol
 from vizsla.server.settings import Settings
 
 GRACE = 20
-"""Seconds in which a server ends when it is stopped; requests have nearly all of them."""
-_CLOSING = 5  # of these, to stop what is still going on
+"""Seconds in which a server ends when it is stopped."""
+CLOSING = 5
+"""Of these, what is left after requests have had theirs; then a worker ends in the middle of whatever it does."""
 _SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"  # read by prometheus_client when it is imported
 _SHORT_LIFE = 5.0  # a worker that ends sooner does not start at once again
 _BACKLOG = 2048
@@ -81,13 +82,13 @@ def serve(settings: Settings, opened: socket.socket, announce: Callable[[], None
 def _config(settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         AppFactory(settings), factory=True, lifespan="on", access_log=False, log_level="error", server_header=False,
-        timeout_graceful_shutdown=GRACE - _CLOSING, timeout_keep_alive=75, ws="none", proxy_headers=False,
+        timeout_graceful_shutdown=GRACE - CLOSING, timeout_keep_alive=75, ws="none", proxy_headers=False,
         http=http_protocol(settings.limits.seconds), loop="auto", log_config=None,
     )  # fmt: skip
 
 
 class _Server(uvicorn.Server):
-    """A worker that says when it is ready, and stops when its supervisor is gone."""
+    """A worker that says when it is ready, and ends some time after a signal whatever its threads do."""
 
     def __init__(self, settings: Settings, announce: Callable[[], None]) -> None:
         super().__init__(_config(settings))
@@ -98,7 +99,7 @@ class _Server(uvicorn.Server):
         """Begin to end. What does not end by itself is ended with the process, when the time is over."""
         super().handle_exit(sig, frame)
         if self._last_resort is None:
-            self._last_resort = threading.Timer(GRACE, _end_process)
+            self._last_resort = threading.Timer(GRACE, _end_at_once)
             self._last_resort.daemon = True
             self._last_resort.start()
 
@@ -127,9 +128,14 @@ class _Server(uvicorn.Server):
             self._announce()
 
 
-def _end_process() -> None:
-    message = f"The server did not end in {GRACE} seconds: it is ended now. The last commit of each index is there."
-    print(message, file=sys.stderr, flush=True)
+def _end_at_once() -> None:
+    """End a worker with a thread that does not end, as one that writes to a disk that does not answer."""
+    print(
+        f"A request has not ended {GRACE:g} seconds after the signal to stop; the server ends without it. "
+        "What was committed is there, and what was not is discarded.",
+        file=sys.stderr,
+        flush=True,
+    )
     os._exit(1)
 
 
@@ -224,7 +230,7 @@ class _Supervisor:
     def _end_all(self) -> None:
         for process, _, _ in self._workers.values():
             process.terminate()
-        deadline = time.monotonic() + GRACE + 5
+        deadline = time.monotonic() + GRACE + 1
         for process, ours, _ in self._workers.values():
             process.join(max(deadline - time.monotonic(), 0))
             if process.is_alive():
