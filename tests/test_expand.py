@@ -128,7 +128,7 @@ def test_a_finished_file_is_finished(source: Path, tmp_path: Path, echo: Echo, c
         (("--temperature", 0.5), "begun with a temperature of 1.0, and now it is 0.5"),
         (("--batch", 5), "begun with batches of 4, and now it is 5"),
         (("--fields", "text"), "begun with the fields title/text, and now it is text"),
-        (("--preset", "beir"), "begun with top-k 10, and now it is 0"),
+        (("--preset", "beir"), "begun with top-p 1.0, and now it is 0.95"),
     ],
 )
 def test_other_settings_are_refused(

@@ -23,8 +23,8 @@ from vizsla.spec import options_of, with_defaults
 from vizsla.text import Analyzer, Token, WordPiece
 
 SMOOTHINGS = ("none", "sqrt")
-BEIR: dict[str, Any] = {"k1": 18.0, "b": 0.7, "smoothing": "sqrt", "keep_all": True, "length": 350}
-"""The settings of BEIR's example, with another network."""
+BEIR: dict[str, Any] = {"k1": 0.9, "b": 0.4, "smoothing": "sqrt", "keep_all": True, "length": 350}
+"""The settings of BEIR, with another network: counts as in its example, Anserini's k1 and b as in its paper."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +185,7 @@ def deepct(network: str = "", **options: Any) -> DeepCT:
 
 @MODELS.register(
     "deepct-beir",
-    help="DeepCT with the settings of BEIR's example. You train it.",
+    help="DeepCT with the settings of BEIR. You train it.",
     options=with_defaults(DEEPCT_OPTIONS, **BEIR),
 )
 def deepct_beir(network: str = "", **options: Any) -> DeepCT:

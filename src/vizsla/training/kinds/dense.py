@@ -42,6 +42,7 @@ class DenseNetwork:
     normalize: bool = setting(True, "scale vectors to length 1")
     tied_encoders: bool = setting(True, "one encoder for queries and documents; otherwise each has its own")
     use_token_types: bool = setting(False, "documents have BERT's second token type, to tell them from queries")
+    dropout: float = setting(0.0, "share of the numbers of states that is dropped in each layer while it is trained")
     companion: str = setting("", "dense model whose frozen vectors are concatenated, by name or folder")
     companion_weight: float = setting(1.0, "weight of the companion's scores at first; it is trained")
 
@@ -52,6 +53,8 @@ class DenseNetwork:
                 "network.tied_encoders=true"
             )
         require_positive(self, "network", "companion_weight")
+        if not 0 <= self.dropout < 1:
+            raise VizslaError(f"network.dropout must be 0 or more and below 1, not {self.dropout:g}")
 
 
 @dataclass(frozen=True)
@@ -220,6 +223,8 @@ class DenseKind(DenseKindBase[DenseSettings]):
 
 def dense_network(settings: DenseNetwork, seed: int = 0) -> tuple[Pooled | Towers | WithFrozenCompanion, Analyzer]:
     """The network of a dense model, and the analyzer that makes its word pieces."""
+    from torch.nn import Dropout
+
     from vizsla.networks import Pooled, Towers, WithFrozenCompanion
 
     base_model = known_model(settings.base_model)
@@ -233,6 +238,9 @@ def dense_network(settings: DenseNetwork, seed: int = 0) -> tuple[Pooled | Tower
         saved = base_model.query_network if isinstance(base_model, Dense) else None
         queries = deepcopy(encoder) if saved is None else load_network(saved).encoder
         trained = Towers(Pooled(queries, settings.pooling, settings.normalize), documents)
+    for module in trained.modules():
+        if isinstance(module, Dropout):
+            module.p = settings.dropout
     if not settings.companion:
         return trained, analyzer
     companion = _companion(settings.companion)
