@@ -20,6 +20,7 @@ Blocks of other languages are only shown; indented blocks are refused, so that n
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import os
 import re
@@ -161,17 +162,20 @@ def missing(needs: str) -> list[str]:
 
 
 def environment(lines: list[str], clone: Path) -> Path:
-    """The programs of an environment in which these lines were run, and no others; it is made once."""
+    """The programs of an environment in which these lines were run, and no others; it is made once, by one process."""
     sources = git("rev-parse", *(f"HEAD:{name}" for name in SOURCES), folder=clone)
     digest = hashlib.sha256("\n".join([sys.version, sources, *lines]).encode()).hexdigest()
     folder = ENVIRONMENTS / digest[:16]
-    programs = folder / ("Scripts" if os.name == "nt" else "bin")
-    if not (folder / "ready").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        execute([sys.executable, "-m", "venv", str(folder)], clone, programs)
-        for line in lines:
-            execute(["bash", "-c", SHELL + line], clone, programs)
-        (folder / "ready").write_text("".join(f"{line}\n" for line in lines))
+    programs = folder / "bin"
+    ENVIRONMENTS.mkdir(exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "ready").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            execute([sys.executable, "-m", "venv", str(folder)], clone, programs)
+            for line in lines:
+                execute(["bash", "-c", SHELL + line], clone, programs)
+            (folder / "ready").write_text("".join(f"{line}\n" for line in lines))
     return programs
 
 

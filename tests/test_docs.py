@@ -8,7 +8,9 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,26 @@ def test_a_page_has_what_it_has_installed_and_nothing_else(
     assert failed == ["page.md:1", "page.md:14"], capsys.readouterr().out
     assert left == []
     assert docs.run_file(tmp_path / "other.md", install=True)[0] == ["other.md:1"]
+
+
+def test_two_runs_at_once_make_an_environment_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Path] = []
+    both = threading.Barrier(2, timeout=2)
+
+    def make(command: list[str], *_: object) -> str:
+        made.append(Path(command[-1]))
+        try:
+            both.wait()  # for the other run, which must not come
+        except threading.BrokenBarrierError:
+            made[0].mkdir(exist_ok=True)
+        return ""
+
+    monkeypatch.setattr(docs, "ENVIRONMENTS", tmp_path / "environments")
+    monkeypatch.setattr(docs, "execute", make)
+    with ThreadPoolExecutor(2) as pool:
+        programs = list(pool.map(lambda _: docs.environment([], ROOT), range(2)))
+    assert programs == [made[0] / "bin"] * 2
+    assert len(made) == 1
 
 
 def test_every_page_begins_with_what_it_installs() -> None:
