@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vizsla.datasets.files import InputFile, read_json_lines
 from vizsla.errors import VizslaError
 from vizsla.index import Index, Writer
+from vizsla.plain_data import parse_json
 from vizsla.runs import Document
 from vizsla.runs.documents import Origin
 from vizsla.runs.filters import Filter
@@ -70,7 +70,7 @@ def commit(
             if change.name.endswith(ADD):
                 _add(writer, change, limits, totals)
             else:
-                _delete(writer, hosted, json.loads(change.read_bytes()), totals)
+                _delete(writer, hosted, parse_json(change.read_bytes()), totals)
         if upload is not None:
             _add(writer, upload, limits, totals)
         if deletion is not None:

@@ -17,6 +17,7 @@ from vizsla.errors import VizslaError
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.sql_filter import json_place, table_of
 from vizsla.index.storage import database
+from vizsla.index.storage.stored_json import parse_stored
 
 MAX_COLUMNS = 16
 MAX_CHARACTERS = 16 << 20
@@ -215,5 +216,5 @@ class Columns:
             else:
                 which = "number IN (SELECT value FROM json_each(?))", [json.dumps(batch)]
             ((found, pairs),) = self._snapshot.connection.rows(find + which[0], [place, *which[1]])
-            by_number = dict(zip(json.loads(found), json.loads(pairs), strict=True))
+            by_number = dict(zip(*(parse_stored(text, self._snapshot.path) for text in (found, pairs)), strict=True))
             yield from (by_number.get(number, _NOTHING)[0] for number in batch)

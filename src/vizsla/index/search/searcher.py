@@ -152,9 +152,8 @@ class Searcher:
     @cached_property
     def _table(self) -> DocumentTable:
         snapshot = self.snapshot
-        return DocumentTable(
-            snapshot.connection.rows, snapshot.numbers, snapshot.meta["next_number"], snapshot.model.fields
-        )
+        next_number, fields = snapshot.meta["next_number"], snapshot.model.fields
+        return DocumentTable(snapshot.connection.rows, snapshot.numbers, next_number, fields, snapshot.path)
 
     @cached_property
     def rows(self) -> DocumentRows:
@@ -178,8 +177,8 @@ class Searcher:
 
     def passes(self, number: int, condition: Filter) -> bool:
         """Whether the document with an insertion number passes a filter."""
-        position = self.snapshot.position(number)
-        return position is not None and bool(self.masks(condition)[position[0]][position[1]])
+        segment, row = self.snapshot.position(number)
+        return bool(self.masks(condition)[segment][row])
 
 
 class _Context(NamedTuple):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import cached_property, reduce
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vizsla.errors import VizslaError
+from vizsla.index.storage.stored_json import parse_stored, stored_fields
 from vizsla.runs.conditions import Condition, Value, field_name, literal, number, reads_as_number
 from vizsla.runs.field_names import SAMPLE, field_names, refuse_unknown_fields
 from vizsla.runs.filters import Filter, Test, condition_holds, element_tests, family_of
@@ -36,15 +38,17 @@ class DocumentTable:
         living: Callable[[], np.ndarray],
         next_number: int,
         model_fields: Sequence[str],
+        path: Path,
     ) -> None:
         """`read`: gives all rows of the database for a statement and its values. `living`: gives all insertion numbers.
 
-        `next_number`: rows from this number on are of an unfinished commit.
+        `next_number`: rows from this number on are of an unfinished commit. `path`: the folder, for messages.
         """
         self._read = read
         self._living = living
         self._end = next_number
         self._model_fields = model_fields
+        self._path = path
         self._known: dict[tuple[tuple[str, ...], str], bool] = {}
         self._with_nul: dict[str, frozenset[int]] = {}
 
@@ -67,7 +71,7 @@ class DocumentTable:
         if count == len(living):
             return np.zeros(0, np.int64)
         ((found,),) = self._rows("json_group_array(number)", "documents", "1")
-        return np.setdiff1d(living, np.array(json.loads(found), np.int64), assume_unique=True)
+        return np.setdiff1d(living, np.array(parse_stored(found, self._path), np.int64), assume_unique=True)
 
     # What the fields hold
 
@@ -75,7 +79,7 @@ class DocumentTable:
         """The names of the fields of the first documents."""
         texts = self._rows("fields", "contents", "1 LIMIT ?", [SAMPLE])
         metadata = self._rows("metadata", "documents", "metadata IS NOT NULL LIMIT ?", [SAMPLE])
-        return field_names(json.loads(text) for (text,) in (*texts, *metadata))
+        return field_names(stored_fields(text, self._path) for (text,) in (*texts, *metadata))
 
     def _has_field(self, leaf: Condition) -> bool:
         """Whether a document has the field of a leaf; asked for a value first, which most often the first ones have."""
@@ -139,7 +143,7 @@ class DocumentTable:
             "SELECT (SELECT metadata FROM documents WHERE number = ?), (SELECT fields FROM contents WHERE number = ?)"
         )
         ((metadata, fields),) = self._read(find, (number, number))
-        return {**json.loads(fields or "{}"), **json.loads(metadata or "{}")}
+        return {**stored_fields(fields or "{}", self._path), **stored_fields(metadata or "{}", self._path)}
 
     def _select(self, condition: Condition, apart: np.ndarray) -> np.ndarray:
         """Of all documents but some those that meet a condition; what is too large for a statement takes several."""
