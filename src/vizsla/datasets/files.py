@@ -23,6 +23,7 @@ import zstandard
 
 from vizsla.datasets import zst
 from vizsla.errors import InputError
+from vizsla.plain_data import NestedTooDeeplyError, parse_json
 
 Progress = Callable[[int], None] | None
 """Called with the number of bytes read from disk so far."""
@@ -146,21 +147,21 @@ def read_json_lines(source: Path | InputFile, progress: Progress = None) -> Iter
     file = InputFile.of(source)
     for number, line in read_lines(file, progress):
         if line.strip():
-            yield number, parse_json(line, file, number)
+            yield number, parse_line(line, file, number)
 
 
-def parse_json(line: str, source: Path | InputFile, number: int) -> Any:
+def parse_line(line: str, source: Path | InputFile, number: int) -> Any:
     """The JSON value of a line."""
     file = InputFile.of(source)
     try:
-        value = json.loads(line)
+        value = parse_json(line)
+    except NestedTooDeeplyError:
+        raise file.refusal("this line is nested too deeply", number) from None
     except ValueError as e:
         detail = getattr(e, "msg", str(e)).removesuffix(" at")
         column = getattr(e, "colno", None)
         place = f" at column {column}" if column else ""
         raise file.refusal(f"this line is not JSON ({detail}{place})", number) from None
-    except RecursionError:
-        raise file.refusal("this line is nested too deeply", number) from None
     if "\\ud" in line or "\\uD" in line:
         check_surrogates(value, file, number)
     return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from vizsla.datasets.files import InputFile
 from vizsla.npz import load_npz
+from vizsla.plain_data import parse_json
 from vizsla.runs.documents import Document, Origin, document_id
 
 
@@ -69,9 +69,9 @@ def _names(file: InputFile, ending: str, count: int) -> Callable[[int], str]:
     if not names_file.is_file():
         return str
     try:
-        names = json.loads(names_file.read_text("utf-8"))
+        names = parse_json(names_file.read_text("utf-8"))
         "".join(names).encode()
-    except (OSError, ValueError, TypeError, RecursionError):
+    except (OSError, ValueError, TypeError):
         names = None
     if not isinstance(names, list) or len(names) != count:
         raise InputFile.of(names_file).refusal(f"expected a JSON list of {count:,} names")

@@ -12,8 +12,9 @@ from typing import overload
 import numpy as np
 
 from vizsla.datasets import line_kernels
-from vizsla.datasets.files import DAMAGE, InputFile, Progress, not_utf8, opened, parse_json
+from vizsla.datasets.files import DAMAGE, InputFile, Progress, not_utf8, opened, parse_line
 from vizsla.errors import VizslaError
+from vizsla.plain_data import parse_json
 from vizsla.runs.documents import Document, FieldNames, Origin
 
 RAW_LINES = 2000
@@ -42,7 +43,7 @@ class RawLines:
 
     def documents(self) -> list[Document]:
         """Parse the lines; empty ones are skipped."""
-        rows = ((number, parse_json(line, self.file, number)) for number, line in self._lines() if line.strip())
+        rows = ((number, parse_line(line, self.file, number)) for number, line in self._lines() if line.strip())
         return [Document.from_record(record, Origin(self.file.name, n), self.names) for n, record in rows]
 
     def _lines(self) -> Iterator[tuple[int, str]]:
@@ -83,8 +84,8 @@ class RawLines:
         data = self.data.lstrip(b" \t\r\n")
         line = data[: data.find(b"\n") + 1] or data
         try:
-            pairs = json.loads(line, object_pairs_hook=list)
-        except (ValueError, RecursionError):
+            pairs = parse_json(line, object_pairs_hook=list)
+        except ValueError:
             return None
         if not isinstance(pairs, list) or not all(isinstance(pair, tuple) for pair in pairs):
             return None
@@ -184,7 +185,7 @@ class PlainLines:
             for name, place in self.others.items():
                 spans, label = self.spans[:, place].tolist(), _JSON(name)
                 values = [data[a:b] for a, b in spans]
-                known = {value: f"{label}: {_JSON(json.loads(value.decode()))}" for value in set(values)}
+                known = {value: f"{label}: {_JSON(parse_json(value.decode()))}" for value in set(values)}
                 columns.append([known[value] for value in values])
             self.metadata.extend(f"{{{', '.join(row)}}}" for row in zip(*columns, strict=True))
             return all(text is None or text.isascii() or text.encode() for text in self.metadata)

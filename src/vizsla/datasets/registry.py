@@ -13,6 +13,7 @@ from typing import Any
 from vizsla.datasets.beir import BeirDataset, is_beir
 from vizsla.datasets.irds import beir_folder
 from vizsla.errors import InputError, UnknownNameError
+from vizsla.plain_data import parse_yaml
 
 DATA_VARIABLE = "VIZSLA_DATA"
 
@@ -96,10 +97,9 @@ def _entry_from_data(name: str, data: dict[str, Any]) -> DatasetEntry:
 @cache
 def known_datasets() -> dict[str, DatasetEntry]:
     """All known data sets by name."""
-    import yaml
 
     source = resources.files("vizsla.datasets").joinpath("data/registry.yaml").read_text("utf-8")
-    return {name: _entry_from_data(name, data) for name, data in yaml.safe_load(source).items()}
+    return {name: _entry_from_data(name, data) for name, data in parse_yaml(source, "registry.yaml").items()}
 
 
 def dataset_entry(name: str) -> DatasetEntry:

@@ -27,6 +27,7 @@ from vizsla.errors import InputError, VizslaError
 from vizsla.networks.arrays import prefix_of, read_checkpoint, weight_files
 from vizsla.networks.graph import Precision
 from vizsla.networks.text_options import Layer
+from vizsla.plain_data import parse_settings
 from vizsla.text import Analyzer, WordPiece
 
 _SAMPLE, _SAMPLE_TOKENS, _COMMON = 32, 48, (1996, 6000)  # texts of common words that 8 bits are fitted on
@@ -286,7 +287,7 @@ def bert_tokenizer(words: Path) -> bytes:
 
 def alike(tokenizers: Sequence[WordPiece | None]) -> bool:
     """Whether tokenizers cut texts into the same pieces, though their files may differ in other things."""
-    contents = [json.loads(t.content) for t in tokenizers if t is not None]
+    contents = [parse_settings(t.content) for t in tokenizers if t is not None]
     decisive = ("normalizer", "pre_tokenizer", "added_tokens")
     steps = {json.dumps([t.get(step) for step in decisive], sort_keys=True) for t in contents}
     first = tokenizers[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,6 +11,7 @@ import numpy as np
 from vizsla.encoders.once import once
 from vizsla.encoders.transformer import Transformer, brings_code, need_torch
 from vizsla.networks.text_options import SPLADE_POOLINGS, TokenizerOptions
+from vizsla.plain_data import read_object
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class MaskedLanguage(Transformer):
     def running(self) -> Any:
         """The model, opened by torch."""
         place = self.folder / self.base
-        need_torch(json.loads((place / "config.json").read_text("utf-8")).get("model_type"), self.folder)
+        need_torch(read_object(place / "config.json").get("model_type"), self.folder)
         trusted = brings_code(place)
         from vizsla.networks.sparse_texts import SparseTextEncoder
 

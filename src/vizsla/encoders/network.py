@@ -22,6 +22,7 @@ from vizsla.networks.graph import Precision
 from vizsla.networks.heads import coil
 from vizsla.networks.onnx_export import write_network
 from vizsla.networks.weights import NETWORK, WEIGHTS, copy_weights
+from vizsla.plain_data import parse_settings
 
 ABOUT = "network.json"
 RUNTIMES = ("onnx", "torch")
@@ -68,12 +69,11 @@ class Network:
         """The network in a folder; nothing large is read yet."""
         path = Path(folder)
         try:
-            return cls(
-                path, **fields_from_data(cls, with_current_names(json.loads((path / ABOUT).read_text())), ("folder",))
-            )
+            about = with_current_names(parse_settings((path / ABOUT).read_text()))
+            return cls(path, **fields_from_data(cls, about, ("folder",)))
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"there is no network here (no {ABOUT})", file=str(folder)) from None
-        except (ValueError, RecursionError, DescriptionError) as e:
+        except (ValueError, DescriptionError) as e:
             raise InputError(f"this does not describe a network ({e})", file=str(path / ABOUT)) from None
 
     @classmethod

@@ -18,6 +18,7 @@ from vizsla.described import DescriptionError, fields_from_data
 from vizsla.encoders.network import ABOUT
 from vizsla.errors import InputError
 from vizsla.networks.weights import WEIGHTS, read_tensors, write_arrays
+from vizsla.plain_data import parse_settings
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class QueryTable(ABC):
     def open(cls, folder: Path) -> Self:
         """The table that was written to a folder."""
         try:
-            about = fields_from_data(cls, json.loads((folder / ABOUT).read_text("utf-8")), ("folder",), reads="str")
-        except (OSError, ValueError, RecursionError, DescriptionError) as e:
+            about = fields_from_data(cls, parse_settings((folder / ABOUT).read_text("utf-8")), ("folder",), reads="str")
+        except (OSError, ValueError, DescriptionError) as e:
             raise InputError(f"this does not describe a table of weights ({e})", file=str(folder / ABOUT)) from None
         return cls(folder, about["digest"], about["width"])
 

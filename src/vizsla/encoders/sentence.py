@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -10,6 +9,7 @@ from typing import Any
 
 from vizsla.errors import InputError
 from vizsla.networks.text_options import ACTIVATIONS, Layer
+from vizsla.plain_data import parse_settings, read_object
 
 _POOLINGS = {
     "cls": "cls",
@@ -75,19 +75,14 @@ def modules_of(folder: Path) -> list[tuple[str, str]]:
 def read_json(file: Path) -> dict[str, Any]:
     """The object in a file of an encoder's."""
     try:
-        content = json.loads(file.read_text("utf-8"))
+        return read_object(file)
     except FileNotFoundError:
         raise InputError(f"there is no encoder here (no {file.name})", file=str(file.parent)) from None
-    except ValueError as e:
-        raise InputError(f"this is no JSON ({e})", file=str(file)) from None
-    if not isinstance(content, dict):
-        raise InputError("this is no JSON object", file=str(file))
-    return content
 
 
 def _modules(file: Path) -> list[dict[str, Any]]:
     try:
-        listed = json.loads(file.read_text("utf-8"))
+        listed = parse_settings(file.read_text("utf-8"))
         return [{"type": str(m["type"]), "path": str(m["path"])} for m in listed]
     except (ValueError, TypeError, KeyError):
         raise InputError("this does not list the modules of an encoder", file=str(file)) from None

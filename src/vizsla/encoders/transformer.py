@@ -22,6 +22,7 @@ from vizsla.encoders.once import once
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.networks.arrays import weight_files
 from vizsla.networks.text_options import POOLINGS, Layer, TokenizerOptions
+from vizsla.plain_data import parse_settings, read_object
 
 TRUST = "VIZSLA_TRUST_CODE"
 """Set to yes in the environment, encoders may run code that comes with them."""
@@ -67,13 +68,13 @@ class Transformer:
     def open(cls, folder: Path) -> Self:
         """The encoder that was saved in a folder."""
         try:
-            about = json.loads((folder / ABOUT).read_text("utf-8"))
+            about = parse_settings((folder / ABOUT).read_text("utf-8"))
             arguments = fields_from_data(cls, with_current_names(about), ("folder",), reads="str", layers="list")
             del arguments["reads"]
             return cls(
                 folder, **{**arguments, "layers": tuple(from_data(Layer, layer) for layer in arguments["layers"])}
             )
-        except (ValueError, RecursionError, DescriptionError) as e:
+        except (ValueError, DescriptionError) as e:
             raise InputError(f"this does not describe an encoder ({e})", file=str(folder / ABOUT)) from None
 
     def settings(self) -> dict[str, Any]:
@@ -121,7 +122,7 @@ class Transformer:
     @once
     def running(self) -> Any:
         """The encoder, opened by torch."""
-        kind = json.loads((self.folder / self.base / "config.json").read_text("utf-8")).get("model_type")
+        kind = read_object(self.folder / self.base / "config.json").get("model_type")
         need_torch(kind, self.folder)
         trusted = brings_code(self.folder / self.base)
         from vizsla.networks.texts import TextEncoder
@@ -148,7 +149,7 @@ def need_torch(kind: str | None, folder: Path) -> None:
 
 def brings_code(place: Path) -> bool:
     """Whether an encoder is to run code of its own; refused where that was not allowed."""
-    config = json.loads((place / "config.json").read_text("utf-8"))
+    config = read_object(place / "config.json")
     if not any(name.startswith("AutoModel") for name in config.get("auto_map") or {}):
         return False
     if os.environ.get(TRUST) != "yes":

@@ -16,6 +16,7 @@ from vizsla.encoders.cache import cache_folder
 from vizsla.errors import InputError
 from vizsla.evaluation.comparison import SystemFacts
 from vizsla.models import Model
+from vizsla.plain_data import parse_json
 from vizsla.runs import Run
 from vizsla.runs.packed import read_packed, write_packed
 from vizsla.spec import code_digest, is_plugin
@@ -47,7 +48,7 @@ class Cache:
         """The run with a key; None if there is no such run or it is damaged."""
         run, facts = self._files(key)
         try:
-            return CachedRun(read_packed(run), json.loads(facts.read_text("utf-8")))
+            return CachedRun(read_packed(run), parse_json(facts.read_text("utf-8")))
         except (OSError, InputError, ValueError):
             return None
 

@@ -6,6 +6,7 @@ import json
 from typing import Any, NamedTuple
 
 from vizsla.models import QUERIES
+from vizsla.plain_data import parse_json
 from vizsla.runs import Document
 from vizsla.runs.documents import refusal
 
@@ -60,8 +61,8 @@ def read_line(line: bytes) -> ExpandedLine | None:
         return None
     start = line[: at + len(_MARK) - 1]
     try:
-        record: Any = json.loads(line)
-    except (ValueError, RecursionError):
+        record: Any = parse_json(line)
+    except ValueError:
         return None
     doc_id, queries = record.get(ID), _texts(record.get(QUERIES))
     if not isinstance(doc_id, str) or queries is None:

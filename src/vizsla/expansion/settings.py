@@ -11,6 +11,7 @@ from typing import Any
 from vizsla.described import DescriptionError, check_type, fields_from_data
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.generator import Sampling
+from vizsla.plain_data import parse_settings
 
 FORMAT = 1
 ENDING = ".expansion"
@@ -77,7 +78,7 @@ class ExpansionSettings:
     def read(cls, file: Path) -> ExpansionSettings | None:
         """The settings in a file; None if there is no such file."""
         try:
-            data = json.loads(file.read_text("utf-8"))
+            data = parse_settings(file.read_text("utf-8"))
             check_type("the file", data, "dict")
             if data.pop("format", None) != FORMAT:
                 raise InputError("another version of Vizsla wrote these settings; write to a new file", file=str(file))
@@ -85,7 +86,7 @@ class ExpansionSettings:
             values: dict[str, Any] = fields_from_data(cls, {**data, "sampling": {}}, sampling="dict")
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError, RecursionError, DescriptionError) as e:
+        except (ValueError, TypeError, DescriptionError) as e:
             raise InputError(f"these are not the settings of an expansion ({e})", file=str(file)) from None
         return cls(**{**values, "sampling": sampling})
 

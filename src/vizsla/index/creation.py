@@ -18,6 +18,7 @@ from vizsla.index.search.vector_indexes import check_vector_index
 from vizsla.index.storage import arrays, database, model_files
 from vizsla.index.storage.folder import absolute, is_being_built, replace_index
 from vizsla.models import BM25, ExpandedBM25, Model
+from vizsla.plain_data import parse_json
 
 
 def create_index(
@@ -68,7 +69,7 @@ def check_positions(positions: object, model: Model, stored: bool) -> None:
 def _checked(description: dict[str, Any], folder: Path) -> dict[str, Any]:
     """A model's description, if the model can be read back from it."""
     try:
-        Model.from_description(json.loads(json.dumps(description)), folder)
+        Model.from_description(parse_json(json.dumps(description)), folder)
     except (TypeError, ValueError, DescriptionError) as e:
         raise VizslaError(f"the model {description.get('name')!r} cannot be stored: {e}") from e
     return description

@@ -24,7 +24,7 @@ from vizsla.index.search.plan import Search, SearchOptions
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.vector_indexes import check_change, check_vector_index
 from vizsla.index.storage import forking
-from vizsla.index.storage.folder import absolute, recover
+from vizsla.index.storage.folder import absolute
 from vizsla.index.view import SearchableCollection
 from vizsla.index.writing.transaction import Added
 from vizsla.index.writing.writer import DEFAULT_MEMORY, DEFAULT_TIMEOUT, Hooks, Target, Writer, warn_of_lost_changes
@@ -53,7 +53,6 @@ class Index(SearchableCollection):
     def __init__(self, path: str | Path, *, memory: int = DEFAULT_MEMORY) -> None:
         super().__init__()
         self.path = absolute(path)
-        recover(self.path)
         self.memory = memory
         self._turns = threading.RLock()  # of threads that refresh, open writers or close
         self._closed = False
@@ -198,7 +197,6 @@ class Index(SearchableCollection):
         """See the newest commit from now on, also of an index that has replaced this one; an error changes nothing."""
         with self._turns:
             self._check_open()
-            recover(self.path)
             old = self._current
             self._current = Searcher(Snapshot(self.path, previous=None if old is None else old.snapshot))
             self.name = self.model.name

@@ -23,6 +23,7 @@ from vizsla.models.expansion import EXPANDERS
 from vizsla.models.learned_sparse import SHIPPED
 from vizsla.models.registry import MODELS
 from vizsla.models.statistics import Statistics
+from vizsla.plain_data import parse_json, parse_settings
 from vizsla.spec import Option
 from vizsla.text import Analyzer, WordPiece
 
@@ -167,9 +168,9 @@ class Augmenter(QueryExpander):
         told = fields_from_data(cls, options, network="str", terms="str", analyzer="str", pieces="str")
         file = folder / told["terms"]
         try:
-            terms = json.loads(file.read_bytes().decode("utf-8", "surrogatepass"))
+            terms = parse_json(file.read_bytes().decode("utf-8", "surrogatepass"))
             check_type("the terms", terms, "tuple[str, ...]")
-        except (OSError, ValueError, RecursionError, DescriptionError):
+        except (OSError, ValueError, DescriptionError):
             raise InputError("the terms of this augmenter cannot be read", file=str(file)) from None
         read = {name: Analyzer.parse(told[name], folder) for name in ("analyzer", "pieces")}
         return cls(**{**told, **read, "network": Network.open(folder / told["network"]), "terms": tuple(terms)})
@@ -185,13 +186,13 @@ class Augmenter(QueryExpander):
         """The augmenter in a folder, or one that comes with the package, by its name."""
         path = _augmenter_folder(which)
         try:
-            about = json.loads((path / ABOUT).read_text("utf-8"))
+            about = parse_settings((path / ABOUT).read_text("utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(
                 f"there is no augmenter here (no {ABOUT}); general is Vizsla's own, and rm3 needs none",
                 file=str(which),
             ) from None
-        except (ValueError, RecursionError) as e:
+        except ValueError as e:
             raise InputError(f"this does not describe an augmenter ({e})", file=str(path / ABOUT)) from None
         try:
             return cls.from_options(about, path)

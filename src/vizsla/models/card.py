@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
+
+from vizsla.plain_data import read_object
 
 CARD = "README.md"
 _OURS = "library_name: vizsla"
@@ -16,7 +17,7 @@ def write_card(folder: Path, name: str = "") -> None:
     file = folder / CARD
     if file.is_file() and _OURS not in file.read_text("utf-8", "replace")[:500]:
         return
-    about = json.loads((folder / "model.json").read_text("utf-8"))
+    about = read_object(folder / "model.json")
     modules = folder / "modules.json"
     layout = modules.read_text("utf-8") if modules.is_file() else ""
     file.write_text(card(about, layout, name), "utf-8")

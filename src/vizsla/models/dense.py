@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from vizsla.models.presets import Preset
 from vizsla.models.registry import MODELS
 from vizsla.networks.graph import Precision
 from vizsla.networks.text_options import TokenizerOptions, known
+from vizsla.plain_data import parse_settings
 from vizsla.text import Analyzer, WordPiece
 
 Tower = Network | Transformer
@@ -229,7 +229,7 @@ class _Pieced:
 def _opened(folder: Path) -> Tower:
     """What was saved in a folder: an encoder that reads texts, or a network of Vizsla's own."""
     try:
-        reads = json.loads((folder / ABOUT).read_text("utf-8")).get("reads")
+        reads = parse_settings((folder / ABOUT).read_text("utf-8")).get("reads")
     except (OSError, ValueError, AttributeError):
         reads = None  # which Network.open says better
     return Transformer.open(folder) if reads == "texts" else Network.open(folder)

@@ -6,7 +6,6 @@ and of the titles of passages that hold it. Each text is appended to the questio
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from vizsla.models.expansion import EXPANDERS
 from vizsla.models.generator import Sampling, TextGenerator, open_generator
 from vizsla.models.registry import MODELS
 from vizsla.numbers import short
+from vizsla.plain_data import parse_json
 from vizsla.spec import options_of
 
 
@@ -137,9 +137,9 @@ def _read_generated(file: Path, field: str) -> Iterator[tuple[str, list[str]]]:
     """The questions of JSON lines, each with its texts."""
     for number, line in _lines(file):
         try:
-            record = json.loads(line)
+            record = parse_json(line)
             text, written = record["text"], record[field]
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             raise InputError(
                 f"expected a JSON object with a question as 'text' and generated texts as {field!r}; lines of id, tab "
                 "and text need the questions, too, as in gar(file=FILE, questions=FILE)",
@@ -168,8 +168,8 @@ def _questions(file: Path) -> Iterator[tuple[int, str]]:
         return
     for number, line in _lines(file):
         try:
-            yield number, str(json.loads(line)["text"])
-        except (ValueError, KeyError, TypeError, RecursionError):
+            yield number, str(parse_json(line)["text"])
+        except (ValueError, KeyError, TypeError):
             message = "expected a JSON object with a question as 'text'"
             raise InputError(message, file=str(file), line=number) from None
 

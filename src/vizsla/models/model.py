@@ -23,6 +23,7 @@ from vizsla.models.card import write_card
 from vizsla.models.fields import Fields, missing_problem, text_problem
 from vizsla.models.statistics import Statistics
 from vizsla.numbers import number_text
+from vizsla.plain_data import parse_settings
 from vizsla.spec import Registry
 from vizsla.vectors import Vectors
 
@@ -133,10 +134,10 @@ class Model(ABC):
         path = Path(folder)
         file = path / "model.json"
         try:
-            description = json.loads(file.read_text("utf-8"))
+            description = parse_settings(file.read_text("utf-8"))
         except FileNotFoundError:
             raise InputError("there is no saved model here (no model.json)", file=str(folder)) from None
-        except (ValueError, RecursionError) as e:
+        except ValueError as e:
             raise InputError(f"this is not the description of a model ({e})", file=str(file)) from None
         try:
             return Model.from_description(description, path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from vizsla.models.context import SearchContext
 from vizsla.models.fields import Fields
 from vizsla.models.registry import MODELS
 from vizsla.models.sparse_component import SparseComponent, SparseDocuments, TermWeightEncoder
+from vizsla.plain_data import parse_json
 from vizsla.spec import options_of
 from vizsla.text import Analyzer, Token
 from vizsla.vectors import Quantiser
@@ -77,7 +77,7 @@ def _query_terms(text: str) -> dict[str, float]:
     if not text.lstrip().startswith("{"):
         return {term: float(n) for term, n in Counter(text.split()).items()}
     try:
-        terms = {str(term): float(weight) for term, weight in json.loads(text).items()}
+        terms = {str(term): float(weight) for term, weight in parse_json(text).items()}
     except (ValueError, TypeError, AttributeError, OverflowError):
         raise VizslaError('a query is {"term": weight, ...} or terms separated by blanks') from None
     if not all(map(math.isfinite, terms.values())):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -35,6 +34,7 @@ from vizsla.models.statistics import Statistics
 from vizsla.models.term_limits import MAX_QUERY_TERMS, MAX_TERMS, check_term_limits, heaviest
 from vizsla.networks.graph import Precision
 from vizsla.networks.text_options import TokenizerOptions, known
+from vizsla.plain_data import parse_settings
 from vizsla.spec import Option, options_of
 from vizsla.text import Analyzer, Token, WordPiece
 from vizsla.vectors import SparseVectors, Vocabulary
@@ -264,7 +264,7 @@ class _TermEncoder(SparseDocumentEncoder):
 def _opened(folder: Path) -> Tower | TermWeights:
     """What was saved in a folder: a model that reads texts, a table of weights, or a network of Vizsla's own."""
     try:
-        reads = json.loads((folder / ABOUT).read_text("utf-8")).get("reads")
+        reads = parse_settings((folder / ABOUT).read_text("utf-8")).get("reads")
     except (OSError, ValueError, AttributeError):
         reads = None  # which Network.open says better
     if reads == "terms":

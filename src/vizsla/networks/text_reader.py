@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -16,6 +15,7 @@ from vizsla.errors import InputError
 from vizsla.networks.arrays import prefix_of, read_pickled, weight_files
 from vizsla.networks.inference import transformers
 from vizsla.networks.text_options import TokenizerOptions
+from vizsla.plain_data import read_object
 
 TOKENS = {"cuda": 65_536, "cpu": 2048}
 """How many are encoded together."""
@@ -193,7 +193,7 @@ def _model(folder: Path, arrays: dict[str, Tensor], trusted: bool, masked_langua
 def _config(folder: Path, trusted: bool) -> Any:
     """The configuration; that of DPR is BERT's under another name."""
     library = transformers()
-    content = json.loads((folder / "config.json").read_text("utf-8"))
+    content = read_object(folder / "config.json")
     if content.get("model_type") == "dpr":
         return library.BertConfig(**{name: value for name, value in content.items() if name != "model_type"})
     return library.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from vizsla.errors import InputError
+from vizsla.plain_data import parse_settings
 
 NETWORK, WEIGHTS, SHARES = "network.onnx", "weights.safetensors", "shares.json"
 SCALE, DIVISORS = ".scale", ".divisors"
@@ -41,7 +42,7 @@ def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
     if not shares(path):
         return arrays
     try:
-        sharing = json.loads((path / SHARES).read_text("utf-8"))
+        sharing = parse_settings((path / SHARES).read_text("utf-8"))
         other = read_tensors(path / sharing["network"] / WEIGHTS)
         shared = {name: other[name] for name in sharing["arrays"]}
         if _hash(shared) != sharing["sha256"]:
@@ -114,7 +115,7 @@ def read_tensors(file: Path) -> dict[str, np.ndarray]:
     kinds = {**_TYPES, **_OTHERS}
     found = {}
     try:
-        for name, entry in json.loads(data[8:begin]).items():
+        for name, entry in parse_settings(data[8:begin]).items():
             if name != "__metadata__":
                 start, end = entry["data_offsets"]
                 values = np.frombuffer(data[begin + start : begin + end], kinds[entry["dtype"]])

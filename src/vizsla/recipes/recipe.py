@@ -11,13 +11,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from vizsla.datasets import BeirDataset, data_folder
 from vizsla.errors import InputError, UnknownNameError
 from vizsla.evaluation import answer_accuracy, evaluate, evaluate_model, fit_to_dataset, retrieve
 from vizsla.index import Index
 from vizsla.models import Model, Reranker, parse_model
+from vizsla.plain_data import parse_yaml
 from vizsla.retrievers import RerankedRetriever, rerank
 from vizsla.retrievers.reranking import DEPTH
 from vizsla.runs import Retriever
@@ -110,15 +109,13 @@ def load_recipe(name: str) -> Recipe:
 
 
 def _parse(text: str, file: str) -> Recipe:
+    data = parse_yaml(text, file)
     try:
-        data = yaml.safe_load(text)
         targets = tuple(_target(dataset, entry) for dataset, entry in data["expected"].items())
         trained, depth = _trained(data.get("trained") or {}), int(data.get("depth", DEPTH))
         return Recipe(
             data["name"], data["title"], data["model"], targets, trained, str(data.get("reranker") or ""), depth
         )
-    except yaml.YAMLError as e:
-        raise InputError(f"this is not YAML ({' '.join(str(e).split())})", file=file) from None
     except (KeyError, TypeError, AttributeError, ValueError):
         message = "this is no recipe; expected name, title, model, and under expected a data set with figures"
         raise InputError(f"{message}, tolerance and source", file=file) from None

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from vizsla import __version__
 from vizsla.errors import CannotExplainError, VizslaError, kind_of
+from vizsla.plain_data import parse_json
 from vizsla.retrievers.remote_calls import Call, Request
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class _Connection:
         """What a server says when it refuses."""
         status = response.status_code
         try:
-            sentence = json.loads(response.content)["error"]
+            sentence = parse_json(response.content)["error"]
         except (ValueError, KeyError, TypeError):
             sentence = None
         if isinstance(sentence, str):
@@ -177,7 +178,7 @@ class _Connection:
     def _answer(self, response: httpx2.Response) -> Any:
         """The JSON of an answer."""
         try:
-            answer = json.loads(response.content)
+            answer = parse_json(response.content)
         except ValueError:
             answer = None
         if not isinstance(answer, dict):

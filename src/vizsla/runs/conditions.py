@@ -7,13 +7,13 @@ exists(author) or source.name != "wire"
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 from vizsla.errors import VizslaError, kind_of
+from vizsla.plain_data import parse_json
 
 Value = str | float | int | bool | None
 
@@ -263,7 +263,7 @@ class _Parser:
         self._sign("[")
         values: list[Value] = []
         if self._current.kind == "values":
-            values = json.loads(f"[{self._take().text}]", parse_int=number)
+            values = parse_json(f"[{self._take().text}]", parse_int=number)
         while self._current.text != "]":
             values.append(self._value())
             if (sign := self._current.text) == ",":

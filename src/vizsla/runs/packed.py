@@ -10,6 +10,7 @@ import numpy as np
 
 from vizsla.errors import InputError, VizslaError
 from vizsla.npz import load_npz
+from vizsla.plain_data import parse_json
 from vizsla.runs.run import Ranking, Run
 
 
@@ -55,4 +56,4 @@ def _text(ids: list[str]) -> np.ndarray:
 
 
 def _lines(text: np.ndarray) -> list[str]:
-    return [str(one) for one in json.loads(text.tobytes())]
+    return [str(one) for one in parse_json(text.tobytes())]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vizsla.datasets.files import InputFile, read_json_lines
 from vizsla.errors import VizslaError
 from vizsla.index import Index, Writer
+from vizsla.plain_data import parse_json
 from vizsla.runs import Document
 from vizsla.runs.documents import Origin
 from vizsla.runs.filters import Filter
@@ -77,7 +77,7 @@ def commit(
             if change.name.endswith(ADD):
                 _add(writer, change, limits, totals)
             else:
-                _delete(writer, hosted, json.loads(change.read_bytes()), totals, commit_applied)
+                _delete(writer, hosted, parse_json(change.read_bytes()), totals, commit_applied)
             applied.append(change.name)
         if upload is not None:
             _add(writer, upload, limits, totals)

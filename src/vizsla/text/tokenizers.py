@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Sequence
 from functools import cached_property
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vizsla.errors import InputError, VizslaError
+from vizsla.plain_data import parse_settings
 from vizsla.spec import Option, Registry
 from vizsla.text import words
 from vizsla.text.filters import Token
@@ -76,11 +76,11 @@ class WordPiece(Tokenizer):
         self._origin = origin
         self.sha256 = hashlib.sha256(content).hexdigest()
         try:
-            settings = json.loads(content)
+            settings = parse_settings(content)
             self.is_bert = _is_bert(settings)
             openers = _openers(settings.get("added_tokens") or []) if self.is_bert else None
             self.segmenter = None if openers is None else words.bert_pieces(openers)
-        except (ValueError, AttributeError, TypeError, KeyError, RecursionError):
+        except (ValueError, AttributeError, TypeError, KeyError):
             raise InputError("this is no tokenizer.json", file=origin) from None
 
     def __str__(self) -> str:

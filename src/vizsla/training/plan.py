@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vizsla.errors import InputError, VizslaError
+from vizsla.plain_data import parse_settings
 from vizsla.training.recipe import TrainingRecipe
 from vizsla.training.schema import keys_of
 
@@ -23,10 +24,10 @@ def read_plan(folder: Path) -> TrainingRecipe:
     """The recipe of a run."""
     file = folder / _FILE
     try:
-        plan = json.loads(file.read_text())
+        plan = parse_settings(file.read_text())
     except FileNotFoundError:
         raise VizslaError(f"{folder.parent}: there is no run to resume here") from None
-    except (ValueError, RecursionError) as e:
+    except ValueError as e:
         raise InputError(f"this is not the plan of a run ({e})", file=str(file)) from None
     if not isinstance(plan, dict) or plan.get("format") != _FORMAT:
         raise InputError(

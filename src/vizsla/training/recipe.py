@@ -8,10 +8,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from vizsla.described import DescriptionError, fields_from_data
 from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.plain_data import parse_yaml
 from vizsla.training.kind import TrainedKind, kind_class
 from vizsla.training.schema import read_settings, with_changes
 
@@ -81,9 +80,8 @@ def load_training_recipe(name: str) -> TrainingRecipe:
         text = resources.files("vizsla.training").joinpath(f"data/{name}.yaml").read_text("utf-8")
     else:
         raise UnknownNameError("training recipe", name, training_recipe_names())
+    data = parse_yaml(text, name)
     try:
-        return TrainingRecipe.from_data(yaml.safe_load(text))
-    except (yaml.YAMLError, RecursionError) as e:
-        raise InputError(f"this is not YAML ({' '.join(str(e).split())})", file=name) from None
+        return TrainingRecipe.from_data(data)
     except VizslaError as e:
         raise InputError(f"this is not a training recipe: {e}", file=name) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -18,6 +17,7 @@ from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from vizsla.errors import CollectionError, VizslaError, kind_of
+from vizsla.plain_data import parse_json
 
 VARIABLE = "QDRANT_API_KEY"
 """The environment variable that holds the key, unless it is given as an argument."""
@@ -209,7 +209,7 @@ def _told(error: UnexpectedResponse) -> str:
     """What a server said, on one line."""
     content = error.content
     try:
-        said = json.loads(content)["status"]["error"]
+        said = parse_json(content)["status"]["error"]
     except (ValueError, KeyError, TypeError):
         said = content.decode("utf-8", "replace") if isinstance(content, bytes) else str(content)
     return " ".join(str(said).split())[:300].rstrip(".") or error.reason_phrase

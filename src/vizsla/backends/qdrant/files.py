@@ -23,6 +23,7 @@ from vizsla.encoders.cache import cache_folder
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.storage import arrays, model_files
 from vizsla.models import Model
+from vizsla.plain_data import parse_json
 
 PIECE = 8 << 20
 """Bytes of a file in one point; a server takes requests of 32 MB."""
@@ -35,7 +36,7 @@ class DescribedModel:
         self._folder = TemporaryDirectory(prefix="vizsla-")
         self.folder = Path(self._folder.name)
         try:
-            self.description: dict[str, Any] = json.loads(json.dumps(model.describe(self.folder)))
+            self.description: dict[str, Any] = parse_json(json.dumps(model.describe(self.folder)))
             Model.from_description(self.description, self.folder)
         except (TypeError, ValueError, DescriptionError) as e:
             self._folder.cleanup()

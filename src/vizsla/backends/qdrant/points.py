@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.writing.analysis import AnalysedBatch
 from vizsla.index.writing.namespaces import DenseBatch, SparseBatch, TokenBatch
 from vizsla.models import Component, Model, SparseComponent, Statistics
+from vizsla.plain_data import parse_json
 from vizsla.runs import Document
 
 _MAX_WHOLE = 1 << 64  # numbers of a document that a server keeps as they are
@@ -96,7 +96,7 @@ class PointEncoder:
                 ID: doc_id,
                 NUMBER: first + row,
                 LENGTHS: dict(zip(names, lengths[row], strict=True)),
-                DOCUMENT: {**json.loads(fields or "{}"), **json.loads(metadata or "{}")},
+                DOCUMENT: {**parse_json(fields or "{}"), **parse_json(metadata or "{}")},
             }
             if counts[row]:
                 payload[COUNTS] = counts[row]
@@ -239,7 +239,7 @@ def check_batch(batch: AnalysedBatch, model: Model) -> None:
     """Refuse documents that a server would not keep as they are, before any of them is sent."""
     for doc_id, metadata, fields in batch.stored:
         for text in (metadata, fields):
-            problem = _unstorable(json.loads(text)) if text is not None and _LONG_NUMBER.search(text) else None
+            problem = _unstorable(parse_json(text)) if text is not None and _LONG_NUMBER.search(text) else None
             if problem is not None:
                 raise VizslaError(f"the document {doc_id!r} has the number {problem}, which needs more than 64 bits")
     for rows, part in zip(batch.namespaces, model.parts, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import numpy as np
 
 from vizsla.index.writing.analysis import AnalysedBatch
 from vizsla.models import SAMPLE
+from vizsla.plain_data import parse_json
 
 IN_MEMORY = 32 << 20
 """Bytes of changes that are kept in memory; more go to a file."""
@@ -60,7 +60,7 @@ class Staging:
         self._append(batch)
         self.there.update(dict.fromkeys(batch.ids, True))
         first = islice(batch.stored, SAMPLE - len(self.sample))
-        self.sample += [json.loads(fields or "{}") for _, _, fields in first]
+        self.sample += [parse_json(fields or "{}") for _, _, fields in first]
         for name, rows in zip(namespaces, batch.namespaces, strict=True):
             documents, total, longest = self.lengths.get(name, (0, 0, 0))
             sizes = rows.lengths

@@ -54,6 +54,7 @@ from vizsla.index.parts.arrow import pyarrow
 from vizsla.index.parts.building import PartSet
 from vizsla.index.parts.counting import PartCounts, count_parts
 from vizsla.models import SAMPLE, CountedStatistics, Model
+from vizsla.plain_data import parse_json
 from vizsla.runs.retriever import check_count
 
 
@@ -132,7 +133,7 @@ def sample_of(parts: PartSet) -> list[dict[str, Any]]:
         if len(sample) == SAMPLE:
             break
         texts = parts.table(batch, ["fields"])["fields"].to_pylist()
-        sample += [json.loads(text or "{}") for text in islice(texts, SAMPLE - len(sample))]
+        sample += [parse_json(text or "{}") for text in islice(texts, SAMPLE - len(sample))]
     return sample
 
 

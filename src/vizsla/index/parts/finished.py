@@ -20,6 +20,7 @@ from vizsla.index.parts.settings import FORMAT, PartSettings
 from vizsla.index.parts.tables import common_schema
 from vizsla.index.storage import arrays
 from vizsla.models import CountedStatistics
+from vizsla.plain_data import parse_settings
 
 ENDING = ".parquet"
 TERMS_ENDING = ".terms.parquet"
@@ -55,7 +56,7 @@ class PartFacts:
     @classmethod
     def read(cls, data: bytes) -> PartFacts | None:
         """The facts in JSON; None for those of another version."""
-        values = json.loads(data)
+        values = parse_settings(data)
         check_type("the file", values, "dict")
         if values.pop("format", None) != FORMAT:
             return None

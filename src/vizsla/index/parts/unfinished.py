@@ -20,6 +20,7 @@ from vizsla.errors import InputError, VizslaError
 from vizsla.index.parts.arrow import pyarrow
 from vizsla.index.parts.settings import FORMAT, PartSettings
 from vizsla.index.storage.locks import FileLock, LockedError
+from vizsla.plain_data import parse_settings
 
 ENDING = ".unfinished"
 _HEADER = struct.Struct("<QQ16s16s")  # bytes of the table, first document, digests of documents and table
@@ -81,9 +82,9 @@ class UnfinishedPart:
 
     def _check(self, line: bytes, settings: PartSettings) -> None:
         try:
-            data = json.loads(line)
+            data = parse_settings(line)
             begun = PartSettings.from_data(data["settings"]) if data["format"] == FORMAT else None
-        except (ValueError, KeyError, TypeError, RecursionError, VizslaError):
+        except (ValueError, KeyError, TypeError, VizslaError):
             begun = None
         if begun is None:
             raise InputError(

@@ -19,6 +19,7 @@ from vizsla.errors import CollectionError
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database
 from vizsla.index.storage.id_files import SegmentIds, find_in_segments, find_passages
+from vizsla.index.storage.stored_json import damaged_document
 from vizsla.runs import Document
 from vizsla.text.stored_ids import ids_at
 from vizsla.text.stored_texts import DamagedTextsError
@@ -197,7 +198,7 @@ class DocumentStore:
                     raise ValueError
                 contents[number] = content
         except (ValueError, TypeError, RecursionError):
-            raise database.damaged(self._connection.path, "what is stored of a document is not a JSON object") from None
+            raise damaged_document(self._connection.path) from None
         return contents
 
     def by_id(self, ids: Iterable[str]) -> dict[str, Document]:

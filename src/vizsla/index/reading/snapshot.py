@@ -18,6 +18,7 @@ from vizsla.index.reading.documents import DocumentStore
 from vizsla.index.reading.terms import NamespaceStatistics, TermTable
 from vizsla.index.reading.watch import Watch
 from vizsla.index.storage import arrays, checksums, database, id_files, living, log, model_files, segment_files
+from vizsla.index.storage.folder import recover
 from vizsla.index.storage.id_files import SegmentIds
 from vizsla.index.storage.living import Living
 from vizsla.index.storage.schema import WITH_IDS
@@ -69,20 +70,35 @@ class Snapshot:
         """Tells what the folder holds now."""
         self._log_left: database.Stamp | None = None  # the log that this snapshot does not read from any more
         for attempt in range(_ATTEMPTS):
+            recover(path)
             self.identity = database.identity(path)
-            self.connection = ReadConnection(path)
             try:
-                self._load(previous)
-                if database.identity(path) == self.identity:
-                    return
-                raise arrays.MissingFileError(f"{path}: the index was replaced while it was opened; open it again")
-            except BaseException as e:
-                self.connection.close()
-                # A newer commit may have removed a file before it could be mapped, or another index has taken the
-                # place of this one; the next try finds it.
-                replaced = isinstance(e, CollectionError) and database.identity(path) != self.identity
-                if not (replaced or isinstance(e, arrays.MissingFileError)) or attempt == _ATTEMPTS - 1:
+                self._open(previous)
+                return
+            except CollectionError as e:
+                if attempt == _ATTEMPTS - 1 or not (isinstance(e, arrays.MissingFileError) or self._is_replaced()):
                     raise
+
+    def _open(self, previous: Snapshot | None) -> None:
+        """Read the commit that the folder holds."""
+        self.connection = ReadConnection(self.path)
+        try:
+            self._load(previous)
+            if database.identity(self.path) != self.identity:
+                raise CollectionError(f"{self.path}: the index was replaced while it was opened; open it again")
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def _is_replaced(self) -> bool:
+        """Whether another index has, or is about to have, the place of the one that could not be opened.
+
+        A newer commit may also have removed a file before it could be mapped; the next try finds its files.
+        """
+        was_there = self.path.exists()
+        recover(self.path)
+        found = database.identity(self.path)
+        return found is not None and (found != self.identity or not was_there)
 
     def _load(self, previous: Snapshot | None) -> None:
         db = self.connection.db
@@ -192,13 +208,13 @@ class Snapshot:
         living = [s.numbers if a is None else s.numbers[a] for s, a in zip(self.segments, self.alive, strict=True)]
         return np.concatenate([*living, np.zeros(0, np.int64)])
 
-    def position(self, number: int) -> tuple[int, int] | None:
+    def position(self, number: int) -> tuple[int, int]:
         """The segment of the document with an insertion number, and its row there."""
         for i, segment in enumerate(self.segments):
             row = int(np.searchsorted(segment.numbers, number))
             if row < len(segment) and segment.numbers[row] == number:
                 return i, row
-        return None
+        raise self.damage()  # the number was taken from a segment
 
     @contextmanager
     def naming_damage(self) -> Iterator[None]:

@@ -238,9 +238,8 @@ class _SegmentDocument(ExplainedDocument):
         self._snapshot = searcher.snapshot
         self._number = number
         self.unit = None if self._snapshot.splitter is None else "passage"
-        position = self._snapshot.position(number)
-        assert position is not None
-        self._segment, self._row = self._snapshot.segments[position[0]], position[1]
+        segment, self._row = self._snapshot.position(number)
+        self._segment = self._snapshot.segments[segment]
 
     def length_code(self, part: SparsePart) -> int:
         with self._snapshot.naming_damage():

@@ -30,8 +30,12 @@ def matching_rows(
     if not query.strip():
         return [np.zeros_like(mask) for mask in masks]
     if syntax is not None:
-        return WordQuery(searcher, bound, query, condition).masks
-    (encoded,) = searcher.encode([query], bound, condition)
+        words = WordQuery(searcher, bound, query, condition)
+        masks, encoded = words.masks, words.query
+        if not (encoded.vector_spaces or encoded.matches):
+            return masks  # words alone decide; a row may have the score 0
+    else:
+        (encoded,) = searcher.encode([query], bound, condition)
     with snapshot.naming_damage():
         pairs = zip(snapshot.segments, masks, strict=True)
         return [mask & _rows_with_a_score(segment, encoded) for segment, mask in pairs]

@@ -172,8 +172,8 @@ class Searcher:
 
     def passes(self, number: int, condition: Filter) -> bool:
         """Whether the document with an insertion number passes a filter."""
-        position = self.snapshot.position(number)
-        return position is not None and bool(self.masks(condition)[position[0]][position[1]])
+        segment, row = self.snapshot.position(number)
+        return bool(self.masks(condition)[segment][row])
 
 
 class _Context(NamedTuple):

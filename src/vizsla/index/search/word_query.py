@@ -187,8 +187,8 @@ class WordQuery:
 
     def meets(self, insertion_number: int) -> bool:
         """Whether a document meets the query."""
-        position = self._searcher.snapshot.position(insertion_number)
-        return position is not None and bool(self.masks[position[0]][position[1]])
+        segment, row = self._searcher.snapshot.position(insertion_number)
+        return bool(self.masks[segment][row])
 
     def _rows(self, node: Leaf | Group, s: int, unchecked: frozenset[Leaf]) -> np.ndarray | None:
         """Which rows of a segment meet a node; None for one without a term, which counts as not written."""

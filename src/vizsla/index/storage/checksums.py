@@ -18,6 +18,7 @@ import numpy as np
 
 from vizsla.index.storage.schema import WITH_IDS
 from vizsla.index.storage.term_blocks import stored_terms
+from vizsla.plain_data import parse_json
 
 KEY = "checksums"
 """The key of the sums in the table `meta`; an index of format 2 lacks it until its next commit."""
@@ -115,7 +116,7 @@ def compute_checksums(db: sqlite3.Connection, generation: int, next_term: int | 
 def read_checksums(db: sqlite3.Connection) -> dict[str, Any] | None:
     """The stored checksums of the last commit; None for an index of format 2, which stores no checksums."""
     row = db.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchone()
-    stored: dict[str, Any] | None = json.loads(row[0]) if row else None
+    stored: dict[str, Any] | None = parse_json(row[0]) if row else None
     return stored
 
 

@@ -36,6 +36,7 @@ from vizsla.index.storage.schema import (
     is_count,
 )
 from vizsla.index.storage.segment_files import check_facts
+from vizsla.plain_data import parse_settings
 
 FILE = "index.db"
 LOG = FILE + "-wal"
@@ -193,7 +194,7 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
         raise CollectionError(f"{path}: this is not a Vizsla index ({FILE} is something else)")
     try:
         version = get_meta(connection, "format")
-    except (sqlite3.OperationalError, ValueError, TypeError, RecursionError):
+    except (sqlite3.OperationalError, ValueError, TypeError):
         version = None
     if type(version) is not int:
         raise CollectionError(f"{path}: this is not a Vizsla index ({FILE} is something else)")
@@ -215,7 +216,7 @@ def is_index_database(file: Path) -> bool:
             return False
         try:
             return get_meta(connection, "format") is not None
-        except (sqlite3.Error, ValueError, TypeError, RecursionError):
+        except (sqlite3.Error, ValueError, TypeError):
             return False
         finally:
             connection.close()
@@ -245,7 +246,7 @@ def create(path: Path, meta: dict[str, Any]) -> None:
 def get_meta(connection: sqlite3.Connection, key: str) -> Any:
     """A value of the table `meta`; None if the key is missing."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    return None if row is None else json.loads(row[0])
+    return None if row is None else parse_settings(row[0])
 
 
 def set_meta(connection: sqlite3.Connection, key: str, value: Any) -> None:
@@ -266,8 +267,8 @@ def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
     """All values of the table `meta`; invalid ones are refused."""
     rows = connection.execute("SELECT key, value FROM meta").fetchall()
     try:
-        meta = {key: json.loads(value) for key, value in rows}
-    except (ValueError, TypeError, RecursionError):
+        meta = {key: parse_settings(value) for key, value in rows}
+    except (ValueError, TypeError):
         raise damaged(path, "meta holds something that is not JSON") from None
     required = () if meta.get("format") == WITHOUT_CHECKSUMS else (checksums.KEY,)
     optional = {key: is_valid for key, is_valid in _OPTIONAL_META.items() if key in meta or key in required}
@@ -331,7 +332,7 @@ def segment_rows(
         try:
             facts = _parsed_files(name, files_text)
             statistics = None if facts is None else _parsed_statistics(statistics_text, facts["sizes"]["shape"][1])
-        except (ValueError, TypeError, RecursionError):
+        except (ValueError, TypeError):
             raise damaged(path, "the description of a segment is not JSON") from None
         if facts is None or statistics is None:
             raise damaged(path, f"segment {str(name)[:40]!r} has an invalid description")
@@ -345,14 +346,14 @@ def _parsed_files(name: Any, text: str) -> dict[str, Facts] | None:
 
     A commit reads those of all segments several times, and few of them are new.
     """
-    files = json.loads(text)
+    files = parse_settings(text)
     return files if check_facts(name, files) else None
 
 
 @functools.lru_cache(maxsize=256)
 def _parsed_statistics(text: str, count: int) -> dict[str, Any] | None:
     """The statistics of a segment with so many documents, which nobody changes; None instead of invalid ones."""
-    statistics = json.loads(text)
+    statistics = parse_settings(text)
     return statistics if are_statistics(statistics) and living.are_listed(statistics, count) else None
 
 

@@ -1,7 +1,8 @@
 """The folder of an index: where an index may be created, and how a new index replaces an old one.
 
-A new index is built in a folder beside the old one and renamed when it is complete, so that one of the two is always
-complete. The writer lock of the old index is held during the build, so that nobody writes to it.
+A new index is built in a folder beside the old one. When it is complete the two exchange their names, so that whoever
+opens the index finds one of them. The writer lock of the old index is held during the build, so that nobody writes to
+it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from vizsla.errors import CollectionError
 from vizsla.index.storage import arrays, database, segment_files
+from vizsla.index.storage.exchange import exchange
 from vizsla.index.storage.locks import FileLock
 
 BUILDING = "building.lock"
@@ -175,29 +177,44 @@ def _locked(parent: Path) -> Iterator[None]:
 
 
 def _put_in_place(building: Path, folder: Path) -> None:
-    """Rename a complete index to its name; an old index is renamed first, and removed afterwards."""
-    old = folder.with_name(f"{_prefix(folder, 'old')}{secrets.token_hex(4)}")
-    moved = False
+    """Give a complete index its name; an old index that has the name is removed afterwards."""
     try:
-        if (folder / database.FILE).exists():
-            folder.rename(old)
-            moved = True
-        elif folder.exists():  # it is empty; others were refused before
-            folder.rmdir()
-        building.rename(folder)
+        old = _swap(building, folder)
     except OSError as e:
-        if moved and not folder.exists():
-            with suppress(OSError):  # otherwise `recover` does it when the index is next opened
-                old.rename(folder)
         raise CollectionError(f"{folder}: cannot be written to ({e.strerror}); the folder is as it was") from None
     with suppress(OSError):  # the index has its name; a failure from here on is not a failed build
         (folder / BUILDING).unlink()
         arrays.sync_folder(folder.parent)
-    if moved:
+    if old is not None:
         gone = folder.with_name(f"{_prefix(folder, 'gone')}{secrets.token_hex(4)}")
         with suppress(OSError):
             old.rename(gone)  # so that `recover` does not rename it back
         shutil.rmtree(gone, ignore_errors=True)
+
+
+def _swap(building: Path, folder: Path) -> Path | None:
+    """Give `building` the name `folder`; returns where the old index is now, if there was one.
+
+    Both exchange their names at once where the system can do that. Elsewhere the old index is renamed first, and for
+    a moment nothing has the name; see `recover`.
+    """
+    if not (folder / database.FILE).exists():
+        if folder.exists():  # it is empty; others were refused before
+            folder.rmdir()
+        building.rename(folder)
+        return None
+    if exchange(building, folder):
+        return building
+    old = folder.with_name(f"{_prefix(folder, 'old')}{secrets.token_hex(4)}")
+    folder.rename(old)
+    try:
+        building.rename(folder)
+    except OSError:
+        with suppress(OSError):  # otherwise `recover` does it when the index is next opened
+            if not folder.exists():
+                old.rename(folder)
+        raise
+    return old
 
 
 def _prefix(folder: Path, purpose: str) -> str:

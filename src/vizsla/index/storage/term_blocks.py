@@ -8,7 +8,6 @@ that a commit stays one transaction and a reader sees the terms of its commit.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import zlib
 from bisect import bisect_right
@@ -18,6 +17,8 @@ from itertools import chain, groupby
 from json.encoder import encode_basestring as _encode
 from operator import itemgetter
 from typing import NamedTuple
+
+from vizsla.plain_data import parse_json
 
 FOLDED = "folded_terms"
 """The key in the table `meta` that says how many terms are in blocks."""
@@ -85,11 +86,11 @@ def unpack_block(block: object) -> Iterator[tuple[str, int]]:
     try:
         for line in text[1:-1].split("\n"):
             end = line.rindex('"')
-            term = line[1:end] if is_plain else json.loads(line[: end + 1])
+            term = line[1:end] if is_plain else parse_json(line[: end + 1])
             if type(term) is not str:
                 raise DamagedTermsError
             yield term, int(line[end + 1 :])
-    except (ValueError, RecursionError):
+    except ValueError:
         raise DamagedTermsError from None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -31,6 +30,7 @@ from vizsla.index.storage.folder import absolute, recover
 from vizsla.index.storage.living import Living
 from vizsla.index.storage.schema import WITH_IDS
 from vizsla.models import Model
+from vizsla.plain_data import parse_json
 from vizsla.text.stored_ids import StoredIds
 from vizsla.text.stored_texts import DamagedTextsError, StoredTexts
 
@@ -107,8 +107,8 @@ def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
         )
         for number, text in rows:
             try:
-                is_valid = isinstance(json.loads(text), dict)
-            except (ValueError, TypeError, RecursionError):
+                is_valid = isinstance(parse_json(text), dict)
+            except (ValueError, TypeError):
                 is_valid = False
             if not is_valid:
                 yield f"{path}: document number {number} is damaged in {database.FILE}"

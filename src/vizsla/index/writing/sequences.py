@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from vizsla.engine import HOLE, Segment, TermSequences
 from vizsla.errors import CollectionError
 from vizsla.index.storage import term_table
+from vizsla.index.storage.stored_json import stored_fields
 from vizsla.models import BM25, SequenceEncoder
 
 _BATCH = 2000  # documents that are read at once
@@ -34,7 +34,7 @@ class SequenceBuilder:
             rows = self._db.execute(
                 "SELECT number, fields FROM contents WHERE number BETWEEN ? AND ?", (numbers[0], numbers[-1])
             )
-            contents = {number: json.loads(fields) for number, fields in rows}
+            contents = {number: stored_fields(fields, self._path) for number, fields in rows}
             encoded = self._encoder.encode([contents.get(number, {}) for number in numbers])
             yield TermSequences(self._renumbered(encoded.numbers), encoded.starts)
 

@@ -33,6 +33,7 @@ from vizsla.index.writing.document_rows import DocumentRows
 from vizsla.index.writing.segment_state import OpenSegments
 from vizsla.index.writing.term_numbers import TermNumbers
 from vizsla.models import QUERIES, SAMPLE, Model, fitted_description
+from vizsla.plain_data import parse_json
 from vizsla.runs import Document, Origin
 from vizsla.runs.documents import refusal
 
@@ -148,7 +149,7 @@ class WriteTransaction:
             for batch in batches:
                 if self.model.needs_fit:
                     rows = islice(batch.stored, SAMPLE - len(self._sample))
-                    self._sample += [Document(doc_id, json.loads(fields or "{}")) for doc_id, _, fields in rows]
+                    self._sample += [Document(doc_id, parse_json(fields or "{}")) for doc_id, _, fields in rows]
                 if not self._rows.store_texts:
                     batch = replace(batch, stored=[(doc_id, metadata, None) for doc_id, metadata, _ in batch.stored])
                 yield batch

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from vizsla.errors import InputError, VizslaError
 from vizsla.networks import AugmentedQueries, packed
+from vizsla.plain_data import parse_json
 from vizsla.training.arrays.batch import TrainingBatch
 from vizsla.training.arrays.bm25_rows import MAX_QUERY_LENGTH, BM25Rows, QueryTerms, query_vectors, strongest
 from vizsla.training.arrays.dev_set import Assemble, Encode, mean_ndcg, numbered_folders
@@ -239,7 +240,7 @@ class AugmenterData:
         """Saved data."""
         path = Path(folder)
         try:
-            terms = json.loads((path / _TERMS).read_text("utf-8"))
+            terms = parse_json((path / _TERMS).read_text("utf-8"))
         except (OSError, ValueError):
             raise InputError(f"there is no training data here (no {_TERMS})", file=str(folder)) from None
         words = TokenCorpus(*read_arrays(path / _WORDS, "ids", "offsets")) if (path / _WORDS).exists() else None

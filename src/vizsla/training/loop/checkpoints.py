@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vizsla.errors import InputError
+from vizsla.plain_data import parse_json
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -56,7 +57,7 @@ def load_checkpoint(
     file = folder / CHECKPOINT
     try:
         with safe_open(file, "pt") as tensors:
-            state: dict[str, Any] = json.loads(tensors.metadata()["state"])
+            state: dict[str, Any] = parse_json(tensors.metadata()["state"])
             names = set(tensors.keys())
             best = {
                 name: tensors.get_tensor(f"best.{name}").to(parameter.device)
