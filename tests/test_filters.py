@@ -6,7 +6,7 @@ import json
 import operator
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,11 @@ def table_of(contents: list[dict[str, Any]]) -> DocumentTable:
             db.execute("INSERT INTO documents VALUES (?, ?)", (number, json.dumps(metadata, ensure_ascii=False)))
         db.execute("INSERT INTO contents VALUES (?, ?)", (number, json.dumps(fields, ensure_ascii=False)))
     numbers = np.arange(len(contents))
-    return DocumentTable(lambda sql, values: db.execute(sql, values).fetchall(), lambda: numbers, len(contents), ("y",))
+
+    def read(sql: str, values: Sequence[Any]) -> list[Any]:
+        return db.execute(sql, values).fetchall()
+
+    return DocumentTable(read, lambda: numbers, len(contents), ("y",), Path("i"))
 
 
 Meaning = tuple[str, Callable[[dict[str, Any]], bool]]
