@@ -87,7 +87,9 @@ def main() -> None:
             live(seed, compared, garbled)
         except Exception as e:
             wrong += 1
-            print(f"--life {seed}: {e}" if isinstance(e, AssertionError) else traceback.format_exc(), flush=True)
+            print(f"--life {seed}: {e}", flush=True)
+            if not isinstance(e, AssertionError):
+                traceback.print_exc()
         lives += 1
         if time.monotonic() - shown > 20:
             shown = time.monotonic()

@@ -133,6 +133,6 @@ class Oracle:
         asked = Asked(index, snapshot, query, text, None if is_plain else "lucene", self.rng, self.compared)
         try:
             asked.compare()
-        except (AssertionError, VizslaError) as e:
+        except (AssertionError, VizslaError, pytest.fail.Exception) as e:
             what = "positions" if self.positions else "no positions"
             raise AssertionError(f"{self.name}, {what}, after {self.history}: {text!r}: {e}") from e

@@ -293,7 +293,7 @@ def test_a_sum_with_vectors_is_constrained_by_words(tmp_path: Path) -> None:
         assert explained.score == pytest.approx(index.search("+dogs -bark", syntax="lucene")[0].score, abs=1e-5)
 
 
-def test_facets_count_what_a_sum_with_vectors_finds(tmp_path: Path) -> None:
+def test_facets_and_explanations_are_of_what_a_sum_with_vectors_finds(tmp_path: Path) -> None:
     """A document without a text has no vector, so a search does not find it by a value."""
     with small_index(tmp_path, parse_model("bm25") + 2 * Scattered()) as index:
         index.add([{"id": "4", "text": "", "lang": "en"}])
@@ -301,6 +301,8 @@ def test_facets_count_what_a_sum_with_vectors_finds(tmp_path: Path) -> None:
         for query, expected in {"lang:en": ["1", "2", "4"], "lang:en fish": ["1", "2", "3"]}.items():
             assert sorted(hit.id for hit in index.search(query, syntax="lucene")) == expected
             assert facets(index, [], query, syntax="lucene").documents == 3
+        with pytest.raises(VizslaError, match="does not meet the query"):
+            index.explain("lang:en fish", "4", syntax="lucene")
 
 
 def test_a_model_without_words_is_refused(tmp_path: Path) -> None:

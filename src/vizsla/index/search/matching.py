@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from vizsla import stopping
-from vizsla.engine import Query, Segment
 from vizsla.index.search.bound_model import BoundModel
+from vizsla.index.search.scored_rows import rows_with_a_score
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.word_query import WordQuery
 from vizsla.runs import Filter
@@ -30,15 +29,11 @@ def matching_rows(
     if not query.strip():
         return [np.zeros_like(mask) for mask in masks]
     if syntax is not None:
-        words = WordQuery(searcher, bound, query, condition)
-        masks, encoded = words.masks, words.query
-        if not (encoded.vector_spaces or encoded.matches):
-            return masks  # words alone decide; a row may have the score 0
-    else:
-        (encoded,) = searcher.encode([query], bound, condition)
+        return WordQuery(searcher, bound, query, condition).found
+    (encoded,) = searcher.encode([query], bound, condition)
     with snapshot.naming_damage():
         pairs = zip(snapshot.segments, masks, strict=True)
-        return [mask & _rows_with_a_score(segment, encoded) for segment, mask in pairs]
+        return [mask & rows_with_a_score(segment, encoded) for segment, mask in pairs]
 
 
 def _allowed_rows(searcher: Searcher, condition: Filter | None) -> list[np.ndarray]:
@@ -48,21 +43,6 @@ def _allowed_rows(searcher: Searcher, condition: Filter | None) -> list[np.ndarr
     snapshot = searcher.snapshot
     pairs = zip(snapshot.segments, snapshot.alive, strict=True)
     return [np.ones(len(segment), np.bool_) if alive is None else alive for segment, alive in pairs]
-
-
-def _rows_with_a_score(segment: Segment, query: Query) -> np.ndarray:
-    """The rows that share a term with a query, or have a vector where the query has one: what the engine scores."""
-    rows = np.zeros(len(segment), np.bool_)
-    for space in query.vector_spaces:
-        has_vector = segment.has_vector[space]
-        if has_vector is None:
-            return np.ones(len(segment), np.bool_)
-        rows |= has_vector
-    for term in query.terms.tolist():
-        stopping.check()
-        for lists in (segment.small, segment.large):
-            rows[lists.list_of(term, len(segment))[0]] = True
-    return rows
 
 
 def matching_ids(searcher: Searcher, condition: Filter) -> list[str]:

@@ -18,6 +18,7 @@ from vizsla import stopping
 from vizsla.engine import Query, TopDocuments, rows_with_all, rows_with_any
 from vizsla.errors import StoppedError, VizslaError
 from vizsla.index.search.bound_model import BoundModel, SparsePart
+from vizsla.index.search.scored_rows import rows_with_a_score
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.sequences import PhraseShape
 from vizsla.index.search.words import WordPart, word_parts
@@ -185,10 +186,20 @@ class WordQuery:
         pairs = zip(self._searcher.snapshot.segments, self.rows, strict=True)
         return [_mask(rows, len(segment)) for segment, rows in pairs]
 
+    @cached_property
+    def found(self) -> list[np.ndarray]:
+        """The same, less what a search with vectors does not find: rows without a vector and without a term."""
+        if not (self.query.vector_spaces or self.query.matches):
+            return self.masks
+        snapshot = self._searcher.snapshot
+        with snapshot.naming_damage():
+            pairs = zip(snapshot.segments, self.masks, strict=True)
+            return [mask & rows_with_a_score(segment, self.query) for segment, mask in pairs]
+
     def meets(self, insertion_number: int) -> bool:
-        """Whether a document meets the query."""
+        """Whether a search for the query can find a document."""
         segment, row = self._searcher.snapshot.position(insertion_number)
-        return bool(self.masks[segment][row])
+        return bool(self.found[segment][row])
 
     def _rows(self, node: Leaf | Group, s: int, unchecked: frozenset[Leaf]) -> np.ndarray | None:
         """Which rows of a segment meet a node; None for one without a term, which counts as not written."""
