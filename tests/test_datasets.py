@@ -100,7 +100,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     [
         ("missing.jsonl", "this file or folder does not exist"),
         ("", "this folder holds no files of .jsonl, "),
-        ("x.pdf", "the format is unknown; expected a folder or a file of .jsonl, .csv"),
+        ("x.pdf", "the format is unknown; expected a folder, or a file of .jsonl, .ndjson"),
     ],
 )
 def test_sources_that_are_none(tmp_path: Path, name: str, message: str) -> None:

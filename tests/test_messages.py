@@ -153,7 +153,8 @@ def test_other_expanders_are_refused_with_a_way_that_works(
 
 
 def test_a_search_option_that_does_not_exist(folder: Path) -> None:
-    options = "model, combine, search_params, approximate, threads, syntax, offset, sort, collapse, min_score"
+    options = "model, combine, search_params, approximate, threads, syntax, timeout, offset, sort, "
+        options += "collapse, min_score"
     with Index.open(folder) as index:
         for wrong in (
             lambda: index.search("dog", nope=1),  # type: ignore[call-arg]
@@ -195,5 +196,5 @@ def test_a_field_to_count_that_no_document_has(client: Client) -> None:
     answer = client.post("/v1/d/search", {"query": "dog", "facets": {"fields": ["yaer"]}})
     assert answer.error == (
         "no document has a value in the field 'yaer' that can be counted or sorted by: a text, a number, true or "
-        "false; check the name of the field"
+        "false; did you mean 'year'?"
     )
