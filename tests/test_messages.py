@@ -154,7 +154,7 @@ def test_other_expanders_are_refused_with_a_way_that_works(
 
 def test_a_search_option_that_does_not_exist(folder: Path) -> None:
     options = "model, combine, search_params, approximate, threads, syntax, timeout, offset, sort, "
-        options += "collapse, min_score"
+    options += "collapse, min_score"
     with Index.open(folder) as index:
         for wrong in (
             lambda: index.search("dog", nope=1),  # type: ignore[call-arg]
