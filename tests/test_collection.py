@@ -86,13 +86,13 @@ def test_any_text_is_a_filter_or_told_why_not(text: str) -> None:
 
 def test_term_statistics_are_of_the_living(folder: Path) -> None:
     with build(folder, [{"id": "1", "text": "dog dog cat"}, {"id": "2", "text": "dog"}]) as index:
-        assert [tuple(t) for t in term_statistics(index, "dogs xyzzy")] == [
+        assert [tuple(t)[:4] for t in term_statistics(index, "dogs xyzzy")] == [
             ("words", "dog", 2, 3.0),
             ("words", "xyzzi", 0, 0.0),
         ]
         index.delete("1")
         index.commit()
-        assert [tuple(t) for t in term_statistics(index, "dog cat")] == [
+        assert [tuple(t)[:4] for t in term_statistics(index, "dog cat")] == [
             ("words", "dog", 1, 1.0),
             ("words", "cat", 0, 0.0),
         ]

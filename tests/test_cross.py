@@ -220,7 +220,7 @@ def test_training_learns_what_an_answer_is(start: Path, loss: str) -> None:
 def test_dev_figures_are_those_of_an_evaluation(judged: Path, trained: Path, tmp_path: Path) -> None:
     dataset = BeirDataset.open(judged)
     recipe = load_training_recipe("cross-encoder").with_changes([*SMALL_CROSS, f"network.base_model={trained}"])
-    network, analyzer, _ = cross_encoder_network(str(trained))
+    network, analyzer, *_ = cross_encoder_network(str(trained))
     dev = cross_encoder_dev(dataset, analyzer, recipe.settings.data)
     dev.save(tmp_path / "dev-0")
     dev = CrossEncoderDev.open(tmp_path / "dev-0")

@@ -137,6 +137,7 @@ def test_field_errors_name_the_fields_there_are(tmp_path: Path, cli: Cli) -> Non
         assert "-field" in said
     table = write(tmp_path / "x.csv", "id,text,name\n1,x,y\n")
     with pytest.raises(
-        InputError, match=r"the column 'titel' \(--title-field\) does not exist; the columns are 'id', 'text', 'name'"
+        InputError,
+        match=r"the column 'titel' \(--title-field, in Python FieldNames\(title=...\)\) does not exist",
     ):
         contents(table, names=FieldNames(title="titel"))

@@ -116,7 +116,7 @@ def test_words_and_given_vectors_in_one_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("vector", "message"),
     [
-        (None, "has no vector; expected a field 'vector'"),
+        (None, "has null in the field 'vector'; expected a value"),
         ([1, 2], "that is not a vector, but a list"),
         ({"dog": -1}, "not a number of 0 or more, but the number -1"),
         ({"dog": "x"}, "not a number of 0 or more"),

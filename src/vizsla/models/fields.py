@@ -64,7 +64,7 @@ def missing_problem(content: Mapping[str, Any], fields: Sequence[str]) -> str | 
         return None
     null = next((name for name in needed if name in content), None)
     if null is not None:
-        return f"has null in the field {null!r}; expected a text"
+        return f"has null in the field {null!r}; expected a {'text' if null == 'text' else 'value'}"
     names = ("text", "contents") if needed == ["text"] else needed
     what = "text" if "text" in needed else needed[0]
     hint = "; name another with --text-field, or in Python call it 'text'" if what == "text" else ""
