@@ -1,4 +1,4 @@
-"""How numba is used here: four decorators for functions over numbers, which are compiled when they are first called.
+"""How numba is used here: three decorators for functions over numbers, which are compiled when they are first called.
 
 A compiled kernel is stored on disk. A later process calls the stored machine code and does not import numba, which
 takes longer than most commands.
@@ -13,23 +13,12 @@ from typing import Any
 from vizsla.kernels.kernel import Kernel
 
 
-def njit(function: Callable[..., Any]) -> Any:
+def njit_no_alloc(function: Callable[..., Any]) -> Any:
     """Compile a function over numbers with numba: no Python objects, no GIL, cached on disk.
 
-    >>> @njit
-    ... def twice(x):
-    ...     return 2 * x
-    >>> twice(21)
-    42
-    """
-    return _compiled(function, {})
-
-
-def njit_no_alloc(function: Callable[..., Any]) -> Any:
-    """`njit` for a function that allocates no arrays, and so returns none: who calls it brings those it writes to.
-
-    Numba then counts no references to arrays, which would cost much in functions that are called often. A stored
-    kernel of this kind is called without numba, see `native.py`.
+    It allocates no arrays: who calls it brings those it writes to, and memory to work in. Numba then counts no
+    references to arrays, which would cost much in functions that are called often. It raises no errors, and returns a
+    number, a truth value or nothing if Python calls it. A stored kernel is called without numba, see `native.py`.
 
     >>> import numpy as np
     >>> @njit_no_alloc
@@ -54,8 +43,8 @@ def njit_inlined(function: Callable[..., Any]) -> Any:
 
 
 def njit_fastsum(function: Callable[..., Any]) -> Any:
-    """`njit` with sums in any order, so that the processor adds several numbers at once."""
-    return _compiled(function, {"fastmath": {"reassoc", "contract"}})
+    """`njit_no_alloc` with sums in any order, so that the processor adds several numbers at once."""
+    return _compiled(function, {"_nrt": False, "fastmath": {"reassoc", "contract"}})
 
 
 def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
