@@ -22,7 +22,7 @@ import numpy as np
 from vizsla.backends.impacts import DEFAULT_QUANTISER, check_positive, fitted
 from vizsla.errors import VizslaError
 from vizsla.index import Index, document_lengths, stored_ids, stores_whole_numbers, term_lists
-from vizsla.kernels import njit
+from vizsla.kernels import njit_no_alloc
 
 _MAX = (1 << 31) - 1  # numbers of documents, counts and lengths have 32 bits with a sign
 
@@ -101,7 +101,7 @@ def _postings(places: np.ndarray, values: np.ndarray) -> bytes:
     return out[: _put_postings(places, values, out)].tobytes()
 
 
-@njit
+@njit_no_alloc
 def _put_varint(number: int, out: np.ndarray, at: int) -> int:
     while number > 0x7F:
         out[at] = number & 0x7F | 0x80
@@ -111,7 +111,7 @@ def _put_varint(number: int, out: np.ndarray, at: int) -> int:
     return at + 1
 
 
-@njit
+@njit_no_alloc
 def _put_postings(places: np.ndarray, values: np.ndarray, out: np.ndarray) -> int:
     """Write each posting as a message of two numbers: tag, size, then tag and varint of each; gives where they end."""
     at, before = 0, 0

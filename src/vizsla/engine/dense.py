@@ -30,7 +30,7 @@ from vizsla.engine.token_search import search_lists
 from vizsla.engine.vector_indexes import Approximate, Plaid, VectorIndex
 from vizsla.engine.vector_rows import MAX_CODE, products
 from vizsla.engine.weighting import Weightings
-from vizsla.kernels import njit
+from vizsla.kernels import njit_no_alloc
 
 _CHUNK = 8192  # documents that are scored together
 _FEW = 8  # queries for which blocks are longer, since each costs some bookkeeping
@@ -38,7 +38,7 @@ _HELD = 1 << 27  # scores of whole segments that are held at once
 _MAX_SCORE = 1e37  # scores, and products with vectors in 8 bits before they are scaled, that 32 bits can surely hold
 
 
-@njit
+@njit_no_alloc
 def _term_scores(segment, terms, w, sums, touched, stop):
     """Add what terms give to each document of a segment; False if it is damaged, or if stopped."""
     sound = True
@@ -54,33 +54,25 @@ def _term_scores(segment, terms, w, sums, touched, stop):
     return sound
 
 
-@njit
-def _gather(scores, first, begin, margins, k, least, lows, highs, places, counts):
-    """Keep what may be among the best; returns the query and column where it stopped because the arrays were full."""
+@njit_no_alloc
+def _gather(scores, first, query, column, margins, least, lows, highs, places, counts):
+    """Keep what may be among the best, from a column of a query on.
+
+    Returns how many scores come before the one for which there is no more room, or how many there are.
+    """
     capacity = lows.shape[1]
-    for q in range(begin[0], scores.shape[0]):
-        start = begin[1] if q == begin[0] else 0
+    for q in range(query, scores.shape[0]):
         margin = margins[q]
-        for j in range(start, scores.shape[1]):
+        for j in range(column if q == query else 0, scores.shape[1]):
             score = scores[q, j]
             if score + margin < least[q] or score == -np.inf:
                 continue
-            if counts[q] == capacity:
-                least[q] = max(least[q], np.partition(lows[q], capacity - k)[capacity - k])
-                size = 0
-                for x in range(capacity):
-                    if highs[q, x] >= least[q]:
-                        lows[q, size], highs[q, size], places[q, size] = lows[q, x], highs[q, x], places[q, x]
-                        size += 1
-                counts[q] = size
-                if size > capacity // 2:
-                    return q, j
-                if score + margin < least[q]:
-                    continue
             n = counts[q]
+            if n == capacity:
+                return q * scores.shape[1] + j
             lows[q, n], highs[q, n], places[q, n] = score - margin, score + margin, first + j
             counts[q] += 1
-    return scores.shape[0], 0
+    return scores.size
 
 
 @dataclass(eq=False)
@@ -114,13 +106,25 @@ class _ScoreIntervals:
 
         The scores of documents that cannot be found are minus infinity.
         """
-        begin = np.zeros(2, np.int64)
+        q, j = 0, 0
         while True:
             arrays = self.lows, self.highs, self.places
-            q, j = _gather(scores, first, begin, margins, self.k, self.least, *arrays, self.counts)
-            if q == len(scores):
+            done = _gather(scores, first, q, j, margins, self.least, *arrays, self.counts)
+            if done == scores.size:
                 return
-            begin[:] = q, j
+            q, j = divmod(done, scores.shape[1])
+            self._make_room(q)
+
+    def _make_room(self, q: int) -> None:
+        """Leave out what cannot be among the best of a query, whose row is full; if it is little, make rows longer."""
+        arrays = self.lows, self.highs, self.places
+        lows, highs, _ = (array[q] for array in arrays)
+        self.least[q] = max(self.least[q], np.partition(lows, len(lows) - self.k)[len(lows) - self.k])
+        kept = np.flatnonzero(highs >= self.least[q])
+        for array in arrays:
+            array[q, : len(kept)] = array[q, kept]
+        self.counts[q] = len(kept)
+        if len(kept) > len(lows) // 2:
             self.lows, self.highs, self.places = (np.concatenate([a, np.empty_like(a)], axis=1) for a in arrays)
 
     def of_query(self, q: int) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from vizsla import stopping
 from vizsla.engine.stop_flag import must_stop
 from vizsla.errors import StoppedError
-from vizsla.kernels import njit
+from vizsla.kernels import njit_no_alloc
 
 _BLOCK = 4096  # words between two looks at the stop flag
 
@@ -36,8 +36,8 @@ class WordList:
         """Which words become the given one by inserting, leaving out or replacing a letter, or by swapping two
         neighbours, at most `edits` times, no letter twice (optimal string alignment).
         """
-        out = np.zeros(len(self.starts) - 1, np.bool_)
-        if not _find_near(self.codes, self.starts, _code_points(word), edits, out, stopping.flag()):
+        out, memory = np.zeros(len(self.starts) - 1, np.bool_), np.zeros((3, len(word) + 1), np.int64)
+        if not _find_near(self.codes, self.starts, _code_points(word), edits, memory, out, stopping.flag()):
             raise StoppedError(stopping.current().reason)
         return out
 
@@ -46,11 +46,11 @@ def _code_points(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
-@njit
-def _find_near(codes, starts, word, edits, out, stop):
-    """Mark the words that are near; False if stopped."""
+@njit_no_alloc
+def _find_near(codes, starts, word, edits, memory, out, stop):
+    """Mark the words that are near; False if stopped. `memory`: three rows, each longer by one than the word."""
     n = word.size
-    before, above, row = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
+    before, above, row = memory[0], memory[1], memory[2]
     for w in range(out.size):
         if w % _BLOCK == 0 and must_stop(stop):
             return False

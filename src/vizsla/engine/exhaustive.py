@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE
 from vizsla.engine.scores import add_exactly
 from vizsla.engine.stop_flag import must_stop
 from vizsla.engine.topk import merge_topk
-from vizsla.kernels import njit
+from vizsla.kernels import njit_no_alloc
 
 
-@njit
-def search_exhaustively(segment, terms, w, scratch, topk, count, stop):
-    """Merge a segment's documents into the top k; returns how many it has then, or -1 for damage or if stopped."""
-    sums, touched = np.zeros(RANGE_SIZE), np.zeros(RANGE_SIZE, np.bool_)
-    scores, documents = np.empty(RANGE_SIZE), np.empty(RANGE_SIZE, np.uint32)
+class RangeScratch(NamedTuple):
+    """Memory for the scores of a range of documents."""
+
+    sums: np.ndarray
+    touched: np.ndarray
+    scores: np.ndarray
+    documents: np.ndarray
+
+    @classmethod
+    def make(cls) -> RangeScratch:
+        size = RANGE_SIZE
+        return cls(np.zeros(size), np.zeros(size, np.bool_), np.empty(size), np.empty(size, np.uint32))
+
+
+@njit_no_alloc
+def search_exhaustively(segment, terms, w, memory, scratch, topk, count, stop):
+    """Merge a segment's documents into the top k; returns how many it has then, or -1 for damage or if stopped.
+
+    `memory`: its sums and marks are zeros before, and after unless it returns -1.
+    """
+    sums, touched, scores, documents = memory.sums, memory.touched, memory.scores, memory.documents
     for doc_range in range(segment.lengths.shape[1] >> RANGE_BITS):
         sound = not must_stop(stop)
         for i in range(terms.weights.size):

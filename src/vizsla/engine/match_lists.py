@@ -19,7 +19,7 @@ from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
 from vizsla.engine.query import Query
 from vizsla.engine.segment import Segment
 from vizsla.engine.vector_rows import MAX_CODE, products
-from vizsla.kernels import njit, njit_no_alloc
+from vizsla.kernels import njit_no_alloc
 
 _CHUNK = 1 << 14  # postings whose products are made together
 _CHECK = 4  # documents that are looked through in the time it takes to read a posting
@@ -70,7 +70,7 @@ class _TokenList:
             while z < self.end and documents[z] == documents[z - 1]:
                 z += 1
             found = products(vectors, self.postings.vectors, a, z)
-            if not _add_best(found, np.asarray(documents[a:z]), np.float32(self.weight), scores, marked):
+            if not _add_best(found, np.asarray(documents[a:z]), float(self.weight), scores, marked):
                 raise DamagedSegmentError
             a = z
 
@@ -166,7 +166,7 @@ def _add_best(products, documents, weight, scores, hits):
             for j in range(x + 1, end):
                 best = products[i, j] if products[i, j] > best else best
             total += best
-        scores[d] += weight * total
+        scores[d] += np.float32(weight) * total
         if hits.size:
             hits[d] = True
         x = end
@@ -195,18 +195,18 @@ def exact_matches(
             continue
         places = np.repeat(begins - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
         rows = np.asarray(postings.vectors[a + places], np.float32)
-        _best_of_runs(rows, np.append(0, np.cumsum(sizes)), wide[i], best[:, i], which[:, i])
+        _best_of_runs(rows, np.append(0, np.cumsum(sizes)), wide, i, best, which)
         scores += best[:, i]
     return scores, best, which
 
 
-@njit
-def _best_of_runs(rows, starts, query, best, which):
-    """The best product in 64 bits of each document's rows, number by number, and which row it is."""
+@njit_no_alloc
+def _best_of_runs(rows, starts, query, i, best, which):
+    """The best product in 64 bits of each document's rows with a query token, number by number, and which row it is."""
     for d in range(starts.size - 1):
         for x in range(starts[d], starts[d + 1]):
             total = 0.0
-            for j in range(query.size):
-                total += np.float64(rows[x, j]) * query[j]
-            if which[d] < 0 or total > best[d]:
-                best[d], which[d] = total, x - starts[d]
+            for j in range(query.shape[1]):
+                total += np.float64(rows[x, j]) * query[i, j]
+            if which[d, i] < 0 or total > best[d, i]:
+                best[d, i], which[d, i] = total, x - starts[d]

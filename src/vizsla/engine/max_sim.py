@@ -17,7 +17,7 @@ from vizsla.engine.stored_rows import read_row
 from vizsla.engine.threads import in_threads
 from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import ScaledRows, wide_rows
-from vizsla.kernels import njit, njit_no_alloc
+from vizsla.kernels import njit_no_alloc
 
 ROUNDING, VANISHING = 2.0**-23, 2.0**-126
 """Errors of 32-bit floats: relative, and absolute where they are tiny."""
@@ -108,8 +108,13 @@ def exact_max_sims(
     narrow = padded(query if safe else np.zeros_like(query))
 
     def score(a: int, z: int) -> bool:
-        out = best[a:z], which[a:z], scores[a:z]
-        return bool(_score(rows.stored, documents[a:z], narrow, wide_query, off, *out, stop))
+        some, out = documents[a:z], (best[a:z], which[a:z], scores[a:z])
+        longest = _longest(rows.stored, some)
+        if longest < 0:
+            return False
+        bits, products = np.empty((longest, query.shape[1]), np.uint32), np.empty((longest, len(narrow)), np.float32)
+        memory = bits, bits.view(np.float32), products
+        return bool(_score(rows.stored, some, narrow, wide_query, off, *memory, *out, stop))
 
     stop = stopping.flag()
     if not all(in_threads(score, len(documents), threads, _SCORED)):
@@ -117,17 +122,24 @@ def exact_max_sims(
     return scores, best, which
 
 
-@njit
-def _score(rows, documents, narrow, query, off, best, which, scores, stop):
-    """The score of each document: the sum of the best products of query tokens; False for damage or if stopped."""
+@njit_no_alloc
+def _longest(rows, documents):
+    """How many tokens the longest of some documents has; -1 for damage."""
     longest = 0
-    for d in documents:
-        if rows.starts[d] < 0 or rows.starts[d + 1] > rows.tokens or rows.starts[d + 1] < rows.starts[d]:
-            return False
-        longest = max(longest, rows.starts[d + 1] - rows.starts[d])
-    bits = np.empty((longest, query.shape[1]), np.uint32)
-    vectors = bits.view(np.float32)
-    products = np.empty((longest, narrow.shape[0]), np.float32)
+    for i in range(documents.size):
+        start, end = rows.starts[documents[i]], rows.starts[documents[i] + 1]
+        if start < 0 or end > rows.tokens or end < start:
+            return -1
+        longest = max(longest, end - start)
+    return longest
+
+
+@njit_no_alloc
+def _score(rows, documents, narrow, query, off, bits, vectors, products, best, which, scores, stop):
+    """The score of each document: the sum of the best products of query tokens; False for damage or if stopped.
+
+    `bits` and `vectors`: the same memory for the vectors of the longest document; `products`: for its products.
+    """
     for i in range(documents.size):
         if must_stop(stop):
             return False

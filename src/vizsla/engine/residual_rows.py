@@ -16,7 +16,7 @@ import numpy as np
 from vizsla.engine.arrays import DamagedSegmentError
 from vizsla.engine.centroids import NearestCentroids
 from vizsla.engine.threads import in_threads, processors
-from vizsla.kernels import njit, njit_no_alloc
+from vizsla.kernels import njit_no_alloc
 
 BITS = (2, 4)
 _SAMPLED = 1 << 18  # distances that buckets are learnt from
@@ -180,7 +180,7 @@ def _bucket_means(distances: np.ndarray, count: int) -> np.ndarray:
     return np.sort(means).astype(np.float32)
 
 
-@njit
+@njit_no_alloc
 def _encode(rows, assigned, centroids, cuts, means, bits, codes, scales):
     per_byte = 8 // bits
     for t in range(rows.shape[0]):
@@ -189,8 +189,8 @@ def _encode(rows, assigned, centroids, cuts, means, bits, codes, scales):
         for j in range(rows.shape[1]):
             distance = rows[t, j] - centroid[j]
             code = 0
-            for cut in cuts:
-                code += distance > cut
+            for x in range(cuts.size):
+                code += distance > cuts[x]
             codes[t, j // per_byte] |= np.uint8(code << (bits * (j % per_byte)))
             decoded = np.float64(centroid[j] + means[code])
             own += np.float64(rows[t, j]) * np.float64(rows[t, j])

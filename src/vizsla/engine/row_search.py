@@ -27,7 +27,7 @@ from vizsla.engine.segment_list import SegmentList
 from vizsla.engine.segment_search import blocks_of, open_terms, score_rows, scratch_of_thread
 from vizsla.engine.stop_flag import failure, must_stop
 from vizsla.engine.weighting import Weightings
-from vizsla.kernels import njit, njit_no_alloc
+from vizsla.kernels import njit_no_alloc
 
 _MOST_MARKS = 200  # terms at once: a mark is a byte
 _CHECKED, _LEAST_CHECKED = 4, 64  # times k rows are checked first, and at least so many
@@ -40,7 +40,7 @@ def rows_with_any(segment: Segment, terms: np.ndarray) -> np.ndarray:
     mask, stop = np.zeros(len(segment), np.bool_), stopping.flag()
     for a in range(0, len(terms), _OPEN_TERMS):
         arrays, blocks = segment.open(terms[a : a + _OPEN_TERMS])
-        if not _mark(arrays.small, blocks[:, :2], mask, stop) or not _mark(arrays.large, blocks[:, 2:], mask, stop):
+        if not _mark(arrays.small, blocks, 0, mask, stop) or not _mark(arrays.large, blocks, 2, mask, stop):
             raise failure()
     return mask
 
@@ -146,11 +146,14 @@ def _checked(segments: SegmentList, places: np.ndarray, check: Callable[[int, np
     return passed
 
 
-@njit
-def _mark(lists, blocks, mask, stop):
-    """Mark the rows of the lists of some terms; False if a list is damaged, or if stopped."""
+@njit_no_alloc
+def _mark(lists, blocks, column, mask, stop):
+    """Mark the rows of the lists of some terms; False if a list is damaged, or if stopped.
+
+    `column`: where the blocks say in which ones the lists begin; where they end is in the next column.
+    """
     for i in range(blocks.shape[0]):
-        for r in range(blocks[i, 0], blocks[i, 1]):
+        for r in range(blocks[i, column], blocks[i, column + 1]):
             a, z = block_bounds(lists, r)
             base = np.int64(lists.ranges[r]) << RANGE_BITS
             if z < a or must_stop(stop):
@@ -206,11 +209,11 @@ def _measure(table, values, terms, size, range_count, memory, lengths):
     if not sound:
         return False
     for i in range(terms.size):
-        first, last, first_large, last_large = blocks[i]
-        lengths[i] = np.int64(large.starts[last_large]) - np.int64(large.starts[first_large])
+        own = blocks[i]
+        lengths[i] = np.int64(large.starts[own[3]]) - np.int64(large.starts[own[2]])
         if not 0 <= lengths[i] <= size:
             return False
-        for r in range(first, last):
+        for r in range(own[0], own[1]):
             a, z = block_bounds(small, r)
             lengths[i] += RANGE_SIZE if is_bitmap(small, a, z) else z - a
         lengths[i] = min(lengths[i], size)

@@ -19,7 +19,7 @@ from vizsla import stopping
 from vizsla.engine.blocks import RANGE_SIZE
 from vizsla.engine.bounds import MAX_TERMS
 from vizsla.engine.dense import score_places, search_dense
-from vizsla.engine.exhaustive import search_exhaustively
+from vizsla.engine.exhaustive import RangeScratch, search_exhaustively
 from vizsla.engine.query import Query
 from vizsla.engine.scores import Terms
 from vizsla.engine.segment import Segment
@@ -101,11 +101,11 @@ def _search_batch(
 def _search_alone(segments: SegmentList, query: Query, weightings: Weightings, k: int, masks: Masks) -> TopDocuments:
     """The top k of a query that bounds do not work for, by scoring every document that shares a term with it."""
     topk, count = TopK(np.empty(k, np.float32), np.empty(k, np.int64)), 0
+    memory, scratch = RangeScratch.make(), SortScratch.of_size(RANGE_SIZE, k)
     for segment, mask, first in zip(segments.segments, masks, segments.firsts, strict=False):
         arrays, blocks = segment.open(query.terms, mask, first)
         terms = Terms(query.weights, query.spaces, blocks)
-        scratch = SortScratch.of_size(RANGE_SIZE, k)
-        count = search_exhaustively(arrays, terms, weightings, scratch, topk, count, stopping.flag())
+        count = search_exhaustively(arrays, terms, weightings, memory, scratch, topk, count, stopping.flag())
         if count < 0:
             raise failure()
     return TopDocuments(segments.numbers_at(topk.places[:count]), topk.scores[:count])

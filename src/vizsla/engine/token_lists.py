@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from vizsla.engine.arrays import DamagedSegmentError
-from vizsla.kernels import njit
+from vizsla.engine.arrays import DamagedSegmentError, read_only
+from vizsla.kernels import njit_no_alloc
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,10 @@ class TokenLists:
         """The lists of documents whose tokens begin at `token_starts`."""
         if len(assigned) and int(assigned.max()) >= len(centroids):
             raise DamagedSegmentError
-        starts, documents = _invert(assigned, np.asarray(token_starts, np.int64), len(centroids))
+        begins, memory = read_only(np.asarray(token_starts, np.int64)), np.empty(len(centroids), np.int64)
+        starts, own = np.zeros(len(centroids) + 1, np.int64), read_only(assigned)
+        documents = np.empty(_count(own, begins, memory, starts), np.uint32)
+        _invert(own, begins, memory, starts[:-1].copy(), documents)
         return cls(centroids, assigned, starts, documents)
 
     @property
@@ -64,21 +67,27 @@ class TokenLists:
         return np.array_equal(again.starts, self.starts) and np.array_equal(again.documents, self.documents)
 
 
-@njit
-def _invert(assigned, token_starts, centroids):
-    """Lists by a counting sort; a document that has several tokens near a centroid is in its list once."""
-    starts = np.zeros(centroids + 1, np.int64)
-    last = np.full(centroids, -1, np.int64)
+@njit_no_alloc
+def _count(assigned, token_starts, last, starts):
+    """Put into zeros where each list begins, and return how long all are; `last`: memory for each centroid.
+
+    A document that has several tokens near a centroid is in its list once.
+    """
+    last[:] = -1
     for d in range(token_starts.size - 1):
         for t in range(token_starts[d], token_starts[d + 1]):
             c = assigned[t]
             if last[c] != d:
                 last[c] = d
                 starts[c + 1] += 1
-    for c in range(centroids):
+    for c in range(last.size):
         starts[c + 1] += starts[c]
-    free = starts[:-1].copy()
-    documents = np.empty(starts[-1], np.uint32)
+    return starts[last.size]
+
+
+@njit_no_alloc
+def _invert(assigned, token_starts, last, free, documents):
+    """Fill the lists by a counting sort; `free`: where each goes on, `last`: memory for each centroid."""
     last[:] = -1
     for d in range(token_starts.size - 1):
         for t in range(token_starts[d], token_starts[d + 1]):
@@ -87,4 +96,3 @@ def _invert(assigned, token_starts, centroids):
                 last[c] = d
                 documents[free[c]] = d
                 free[c] += 1
-    return starts, documents

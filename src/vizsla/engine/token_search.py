@@ -20,7 +20,7 @@ from vizsla.engine.stored_rows import read_row
 from vizsla.engine.threads import in_threads, pool
 from vizsla.engine.token_lists import TokenLists
 from vizsla.engine.token_rows import TokenRows
-from vizsla.kernels import njit, njit_fastsum, njit_no_alloc
+from vizsla.kernels import njit_fastsum, njit_no_alloc
 from vizsla.stopping import carried, flag
 
 _BINS = 4096
@@ -28,17 +28,20 @@ _MULTIPLIED, _PROBING, _SUMMED, _REFINED = 2048, 8, 20_000, 64
 """What is worth a thread: so many centroids, query vectors, documents in lists, and documents to refine."""
 
 
-@njit
-def _best_centroids(scores, first, count, best, which):
-    """The `count` best centroids of the query vectors from `first` on, highest first; a heap of the best for each."""
+@njit_no_alloc
+def _best_centroids(scores, first, count, least, best, which):
+    """The `count` best centroids of the query vectors from `first` on, highest first; a heap of the best for each.
+
+    `least`: memory for the lowest of each heap.
+    """
     queries = best.shape[0]
-    least = np.full(queries, -np.inf, np.float32)
     for c in range(scores.shape[0]):
         if c < count:
             for q in range(queries):
                 _sift_up(best[q], which[q], c, scores[c, first + q], c)
             if c == count - 1:
-                least[:] = best[:, 0]
+                for q in range(queries):
+                    least[q] = best[q, 0]
             continue
         higher = 0
         for q in range(queries):
@@ -127,62 +130,66 @@ def _first_from(documents, start, end, least):
     return start
 
 
-@njit
-def _keep_best(met, gains, allowed, depth):
-    """At least the `depth` best of the documents that are met and allowed, and few more: by counts of their gains."""
+@njit_no_alloc
+def _keep_best(met, gains, allowed, depth, counts):
+    """Put at least the `depth` best of the documents that are met and allowed to the front: by counts of their gains.
+
+    Returns how many these are: few more. `counts`: zeros.
+    """
     highest, size = np.float32(0), 0
     for i in range(met.size):
         if allowed.size == 0 or allowed[met[i]]:
             met[size] = met[i]
             size += 1
             highest = max(highest, gains[met[i]])
-    met = met[:size]
     if size <= depth or highest == 0:
-        return met
-    counts = np.zeros(_BINS + 1, np.int64)
+        return size
     factor = np.float32(_BINS) / highest
-    for d in met:
-        counts[int(gains[d] * factor)] += 1
+    for i in range(size):
+        counts[int(gains[met[i]] * factor)] += 1
     least, kept = _BINS, counts[_BINS]
     while kept < depth:
         least -= 1
         kept += counts[least]
-    size = 0
-    for i in range(met.size):
+    kept = 0
+    for i in range(size):
         if int(gains[met[i]] * factor) >= least:
-            met[size] = met[i]
-            size += 1
-    return met[:size]
+            met[kept] = met[i]
+            kept += 1
+    return kept
 
 
-@njit
-def _by_centroid(which, centroids):
-    """For each centroid the query vectors that probe it: where its list begins, and all lists."""
-    starts = np.zeros(centroids + 1, np.int32)
+@njit_no_alloc
+def _by_centroid(which, free, starts, queries):
+    """For each centroid the query vectors that probe it: where its list begins, and all lists.
+
+    `starts`: zeros, one more than centroids; `free`: memory for each centroid.
+    """
     for q in range(which.shape[0]):
-        for c in which[q]:
-            starts[c + 1] += 1
-    for c in range(centroids):
+        for p in range(which.shape[1]):
+            starts[which[q, p] + 1] += 1
+    for c in range(free.size):
         starts[c + 1] += starts[c]
-    free, queries = starts[:-1].copy(), np.empty(which.size, np.int32)
+        free[c] = starts[c]
     for q in range(which.shape[0]):
-        for c in which[q]:
+        for p in range(which.shape[1]):
+            c = which[q, p]
             queries[free[c]] = q
             free[c] += 1
-    return starts, queries
 
 
 @njit_fastsum
-def _refine(rows, assigned, probing_starts, probing, query, least, documents, out, stop):
-    """The sums of documents by the tokens whose centroids are probed; False for damage or if stopped."""
-    best = np.empty(least.size, np.float32)
-    bits = np.empty(query.shape[1], np.uint32)
-    row = bits.view(np.float32)
+def _refine(rows, assigned, probing_starts, probing, query, least, documents, best, bits, row, out, stop):
+    """The sums of documents by the tokens whose centroids are probed; False for damage or if stopped.
+
+    `best`: memory for each query vector; `bits` and `row`: the same memory for a vector.
+    """
     for i in range(documents.size):
         a, z = rows.starts[documents[i]], rows.starts[documents[i] + 1]
         if a < 0 or z > assigned.size or a >= z or must_stop(stop):
             return False
-        best[:] = least
+        for q in range(least.size):
+            best[q] = least[q]
         for t in range(a, z):
             c = assigned[t]
             if c >= probing_starts.size - 1:
@@ -244,14 +251,16 @@ def _candidates(
     """The places of about `wanted` documents that may be among the best of a query, ascending."""
     best, which = _probed(lists.wide_centroids, query, min(nprobe, len(lists.centroids)), threads)
     met, gains = _met(lists, best, which, len(rows), threads)
-    kept = _keep_best(met, gains, allowed, max(depth, wanted))
+    kept = met[: _keep_best(met, gains, allowed, max(depth, wanted), np.zeros(_BINS + 1, np.int64))]
     if len(kept) <= wanted:
         return np.sort(kept)
-    refined, probing = np.empty(len(kept), np.float32), _by_centroid(which, len(lists.centroids))
+    refined, probing = np.empty(len(kept), np.float32), _probing(which, len(lists.centroids))
     assigned, least = read_only(lists.assigned), best[:, -1].copy()
 
     def refine(a: int, z: int) -> bool:
-        return bool(_refine(rows.stored, assigned, *probing, query, least, kept[a:z], refined[a:z], stop))
+        best, bits = np.empty(len(least), np.float32), np.empty(query.shape[1], np.uint32)
+        memory = best, bits, bits.view(np.float32)
+        return bool(_refine(rows.stored, assigned, *probing, query, least, kept[a:z], *memory, refined[a:z], stop))
 
     stop = flag()
     if not all(in_threads(refine, len(kept), threads, _REFINED)):
@@ -267,10 +276,17 @@ def _probed(centroids: np.ndarray, query: np.ndarray, count: int, threads: int) 
     best, which = np.empty((len(query), count), np.float32), np.empty((len(query), count), np.int64)
 
     def find(a: int, z: int) -> None:
-        _best_centroids(scores, a, count, best[a:z], which[a:z])
+        _best_centroids(scores, a, count, np.full(z - a, -np.inf, np.float32), best[a:z], which[a:z])
 
     in_threads(find, len(query), threads, _PROBING)
     return best, which
+
+
+def _probing(which: np.ndarray, centroids: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each centroid the query vectors that probe it: where its list begins, and all lists."""
+    starts, queries = np.zeros(centroids + 1, np.int32), np.empty(which.size, np.int32)
+    _by_centroid(which, np.empty(centroids, np.int32), starts, queries)
+    return starts, queries
 
 
 def _met(

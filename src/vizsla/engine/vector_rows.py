@@ -104,8 +104,9 @@ def products(queries: np.ndarray, rows: VectorRows, a: int, z: int) -> np.ndarra
         scores *= rows.scales[a:z]
         return scores
     if isinstance(rows, np.ndarray) and rows.dtype == np.float16 and len(queries) <= _FEW:
-        scores = np.empty((len(queries), z - a), np.float32)
-        _multiply_halves(queries, np.ascontiguousarray(rows[a:z]).view(np.uint16), scores)
+        scores, bits = np.empty((len(queries), z - a), np.float32), np.empty(rows.shape[1], np.uint32)
+        codes = np.ascontiguousarray(rows[a:z]).view(np.uint16)
+        _multiply_halves(queries, codes, bits, bits.view(np.float32), scores)
         return scores
     scores = queries @ wide_rows(rows, a, z).T
     return scores
@@ -153,9 +154,8 @@ def widen(narrow, bits, wide):
 
 
 @njit_fastsum
-def _multiply_halves(queries, codes, out):
-    bits = np.empty(codes.shape[1], np.uint32)
-    row = bits.view(np.float32)
+def _multiply_halves(queries, codes, bits, row, out):
+    """Products with vectors in 16 bits; `bits` and `row`: the same memory for one of them."""
     for i in range(codes.shape[0]):
         widen(codes[i], bits, row)
         for q in range(queries.shape[0]):
