@@ -12,7 +12,9 @@ from kernel_build.targets import TARGETS
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m kernel_build", description="Build the kernels of this checkout.")
-    parser.add_argument("--target", choices=[target.tag for target in TARGETS], help="a system; this one if none is given")
+    parser.add_argument(
+        "--target", choices=[target.tag for target in TARGETS], help="a system; this one if none is given"
+    )
     parser.add_argument("--out", type=Path, help="a folder; that of the package if none is given")
     options = parser.parse_args()
     sys.path.insert(0, str(building.PACKAGE.parent))

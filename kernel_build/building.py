@@ -67,7 +67,9 @@ def zig() -> list[str]:
     from importlib.util import find_spec
 
     if find_spec("ziglang") is None:
-        raise BuildError("building Vizsla's kernels needs a C compiler: install gcc or clang, or run: pip install ziglang")
+        raise BuildError(
+            "building Vizsla's kernels needs a C compiler: install gcc or clang, or run: pip install ziglang"
+        )
     return [sys.executable, "-m", "ziglang", "cc"]
 
 
@@ -146,9 +148,7 @@ def _compile(job: Job, target: Target) -> None:
     overloads = []
     for i, signature in enumerate(kernel.signatures):
         arguments = signatures.parse(signature)
-        bitcode, result = kernel.compiled.translate(
-            signatures.numba_types(arguments, kernel.function.__globals__)
-        )
+        bitcode, result = kernel.compiled.translate(signatures.numba_types(arguments, _named_tuples()))
         symbols = []
         for level in target.levels:
             symbol = f"vizsla_{job.name}_{job.digest}_{i}_{level.name.replace('-', '_')}"
@@ -177,16 +177,25 @@ def _import_kernels() -> dict[tuple[str, str], Any]:
         sys.path.insert(0, str(PACKAGE.parent))
         from importlib import import_module
 
+        from kernel_build.translating import Dispatcher
         from vizsla import kernels
         from vizsla.kernels.sources import Sources
-
-        from kernel_build.translating import Dispatcher
 
         kernels.MODE, kernels.translator = "build", Dispatcher
         for module in Sources(PACKAGE).with_kernels():
             import_module(module.name)
         _imported.update(((k.function.__module__, k.function.__name__), k) for k in kernels.declared)
     return _imported
+
+
+def _named_tuples() -> dict[str, Any]:
+    """The classes of named tuples that signatures may name."""
+    _import_kernels()
+    modules = [module for name, module in sys.modules.items() if name.startswith("vizsla.")]
+    return {
+        name: value for module in modules for name, value in vars(module).items()
+        if isinstance(value, type) and hasattr(value, "_fields")
+    }  # fmt: skip
 
 
 def _link(jobs: list[Job], target: Target, digest: str, out: Path, command: list[str], *, portable: bool) -> None:
@@ -197,7 +206,15 @@ def _link(jobs: list[Job], target: Target, digest: str, out: Path, command: list
         (folder / "kernels.h").write_text(_table(jobs, target, digest))
         objects = [str(file) for job in jobs for file in sorted(job.folder(target).glob("*.o"))]
         (folder / "objects").write_text("\n".join(f'"{file}"' for file in objects).replace("\\", "/"))
-        source = [str(ROOT / "kernel_build" / "module.c"), "-I", str(folder), "-O2", "-fvisibility=hidden", "-Wall", "-Wextra"]
+        source = [
+            str(ROOT / "kernel_build" / "module.c"),
+            "-I",
+            str(folder),
+            "-O2",
+            "-fvisibility=hidden",
+            "-Wall",
+            "-Wextra",
+        ]
         options = _link_options(target, folder, portable=portable)
         made = folder / out.name
         done = subprocess.run(
@@ -230,15 +247,21 @@ def _table(jobs: list[Job], target: Target, digest: str) -> str:
         for overload in kernel["overloads"]:
             symbols = overload["symbols"]
             lines += [f"extern int32_t {symbol}(const int64_t *, int64_t *);" for symbol in symbols]
-            entries.append(
-                f'    {{"{overload["codes"]}", "{overload["signature"]}", \'{overload["result"]}\', {{{", ".join(symbols)}}}}},'
-            )
+            codes, signature, result = (overload[part] for part in ("codes", "signature", "result"))
+            entries.append(f'    {{"{codes}", "{signature}", \'{result}\', {{{", ".join(symbols)}}}}},')
         lines += [f"static const Overload overloads_{n}[] = {{", *entries, "};"]
         count = len(entries)
         table.append(f'    {{"{job.module}.{job.name}", "{kernel["shape"]}", overloads_{n}, {count}}},')
     names = ", ".join(f'"{level.name}"' for level in target.levels)
     return "\n".join(
-        [*lines, "static const Kernel kernels[] = {", *table, "};", f"static const char *const level_names[] = {{{names}}};", ""]
+        [
+            *lines,
+            "static const Kernel kernels[] = {",
+            *table,
+            "};",
+            f"static const char *const level_names[] = {{{names}}};",
+            "",
+        ]
     )
 
 

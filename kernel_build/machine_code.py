@@ -10,7 +10,6 @@ from llvmlite import binding
 from kernel_build.targets import Level
 from kernel_build.translating import ENTRY
 
-
 _LOOKUPS = {
     "aarch64": """
         declare <16 x i8> @llvm.aarch64.neon.tbl1.v16i8(<16 x i8>, <16 x i8>)

@@ -28,9 +28,7 @@ class Dispatcher(CPUDispatcher):
 
     def __init__(self, function: Any, options: dict[str, Any]) -> None:
         super().__init__(function, {}, options)
-        self._compiler = _KernelCompiler(
-            function, self.targetdescr, self.targetoptions, self.locals, compiler.Compiler
-        )
+        self._compiler = _KernelCompiler(function, self.targetdescr, self.targetoptions, self.locals, compiler.Compiler)
         self._callees: dict[tuple[Any, ...], Any] = {}  # by the types of arguments
 
     def get_call_template(self, args: Any, kws: Any) -> Any:

@@ -20,9 +20,9 @@ from typing import IO
 import numpy as np
 
 from vizsla.backends.impacts import DEFAULT_QUANTISER, check_positive, fitted
+from vizsla.engine.protobuf_postings import MOST_BYTES, put_postings
 from vizsla.errors import VizslaError
 from vizsla.index import Index, document_lengths, stored_ids, stores_whole_numbers, term_lists
-from vizsla.kernels import njit_no_alloc
 
 _MAX = (1 << 31) - 1  # numbers of documents, counts and lengths have 32 bits with a sign
 
@@ -97,35 +97,8 @@ def postings_list(term: str, places: np.ndarray, values: np.ndarray) -> bytes:
 
 
 def _postings(places: np.ndarray, values: np.ndarray) -> bytes:
-    out = np.empty(14 * len(places), np.uint8)
-    return out[: _put_postings(places, values, out)].tobytes()
-
-
-@njit_no_alloc
-def _put_varint(number: int, out: np.ndarray, at: int) -> int:
-    while number > 0x7F:
-        out[at] = number & 0x7F | 0x80
-        number >>= 7
-        at += 1
-    out[at] = number
-    return at + 1
-
-
-@njit_no_alloc
-def _put_postings(places: np.ndarray, values: np.ndarray, out: np.ndarray) -> int:
-    """Write each posting as a message of two numbers: tag, size, then tag and varint of each; gives where they end."""
-    at, before = 0, 0
-    for i in range(places.size):
-        start = at
-        out[at] = 4 << 3 | 2
-        at += 2
-        out[at] = 1 << 3
-        at = _put_varint(places[i] - before, out, at + 1)
-        out[at] = 2 << 3
-        at = _put_varint(values[i], out, at + 1)
-        out[start + 1] = at - start - 2
-        before = places[i]
-    return at
+    out = np.empty(MOST_BYTES * len(places), np.uint8)
+    return out[: put_postings(places, values, out)].tobytes()
 
 
 def varint(number: int) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 _QUOTE, _BACKSLASH, _SLASH, _OPEN, _CLOSE, _COLON, _COMMA = (ord(c) for c in '"\\/{}:,')
 _OPEN_LIST, _CLOSE_LIST = (ord(c) for c in "[]")
@@ -19,7 +19,7 @@ _ZERO, _NINE, _UPPER_A, _UPPER_F, _LOWER_A, _LOWER_F = (ord(c) for c in "09AFaf"
 NOT_PLAIN = -1
 
 
-@njit_no_alloc
+@njit("const uint8[:], int64, int64, int64, int64, int64[:]")
 def cut_lines(data, at, end, max_lines, max_bytes, found):
     """Take complete lines from `at` on, at most so many, and none after so many bytes.
 
@@ -38,14 +38,14 @@ def cut_lines(data, at, end, max_lines, max_bytes, found):
     found[0], found[1], found[2], found[3] = stop, lines, longest, full
 
 
-@njit_no_alloc
+@njit
 def _skip_blank(data, at, end):
     while at < end and (data[at] == _SPACE or data[at] == _TAB or data[at] == _RETURN):
         at += 1
     return at
 
 
-@njit_no_alloc
+@njit
 def _text_end(data, at, end):
     """Where the text that begins at `at` ends, and whether it has escapes; -1 where it is not a valid one."""
     escaped = False
@@ -62,7 +62,7 @@ def _text_end(data, at, end):
     return -1, escaped
 
 
-@njit_no_alloc
+@njit
 def _value_end(data, at, end):
     """Where the value that begins at `at` ends, if it is a valid one; -1 where it cannot be."""
     depth = 0
@@ -82,7 +82,7 @@ def _value_end(data, at, end):
     return -1
 
 
-@njit_no_alloc
+@njit
 def _is_key(data, at, end, keys, first, last):
     """Whether a key stands at `at`, in quotes."""
     if at + last - first > end:
@@ -93,7 +93,7 @@ def _is_key(data, at, end, keys, first, last):
     return True
 
 
-@njit_no_alloc
+@njit
 def _locate_line(data, at, end, keys, key_ends, are_texts, spans):
     """Find the values of one line; returns whether it is a plain one. A text with escapes has its start negated."""
     at = _skip_blank(data, at, end)
@@ -126,7 +126,7 @@ def _locate_line(data, at, end, keys, key_ends, are_texts, spans):
     return _skip_blank(data, at + 1, end) == end
 
 
-@njit_no_alloc
+@njit("const uint8[:], const uint8[:], const int64[:], const bool[:], int64[:,:,:], int64[:]")
 def locate(data, keys, key_ends, are_texts, spans, lines):
     """Find the values of all lines, [document, key, from and to]; lines of white space are skipped.
 
@@ -149,7 +149,7 @@ def locate(data, keys, key_ends, are_texts, spans, lines):
     return count
 
 
-@njit_no_alloc
+@njit
 def _hex(data, at, end):
     """The number of four hexadecimal digits; -1 if they are not that."""
     if at + 4 > end:
@@ -169,7 +169,7 @@ def _hex(data, at, end):
     return value
 
 
-@njit_no_alloc
+@njit
 def _escaped_unit(data, at, end):
     r"""The character of \uXXXX behind the u, of one escape or of two, and where it ends; -1 for half a pair."""
     value = _hex(data, at, end)
@@ -186,7 +186,7 @@ def _escaped_unit(data, at, end):
     return 0x10000 + ((value - 0xD800) << 10) + (low - 0xDC00), at + 6
 
 
-@njit_no_alloc
+@njit
 def _escaped(data, at, end):
     """The character of the escape behind a backslash, and where it ends; -1 for an invalid one."""
     if at >= end:
@@ -210,7 +210,7 @@ def _escaped(data, at, end):
     return value, at + 1
 
 
-@njit_no_alloc
+@njit
 def _character(data, at, end):
     """The character of two to four bytes of UTF-8, and where it ends; -1 for what is not UTF-8."""
     first = np.int64(data[at])
@@ -233,7 +233,7 @@ def _character(data, at, end):
     return value, at + size
 
 
-@njit_no_alloc
+@njit
 def _decode_text(data, at, end, codes, to):
     """Put the characters of a text into `codes` from `to` on; returns where they end, NOT_PLAIN if it is not valid."""
     while at < end:
@@ -249,7 +249,7 @@ def _decode_text(data, at, end, codes, to):
     return to
 
 
-@njit_no_alloc
+@njit("const uint8[:], const int64[:,:,:], const int64[:], uint32[:], int64[:]")
 def decode(data, spans, chosen, codes, ends):
     """Put the chosen texts of each document into `codes`, joined by line breaks; empty texts are skipped.
 
@@ -272,14 +272,14 @@ def decode(data, spans, chosen, codes, ends):
     return True
 
 
-@njit_no_alloc
+@njit
 def _copy(data, at, end, out, to):
     for x in range(end - at):
         out[to + x] = data[at + x]
     return to + end - at
 
 
-@njit_no_alloc
+@njit
 def _put_utf8(c, out, to):
     if c < 0x80:
         out[to] = c
@@ -299,7 +299,7 @@ def _put_utf8(c, out, to):
     return to + 2
 
 
-@njit_no_alloc
+@njit
 def _put_escaped(c, out, to):
     """Write a character as Python's `json` does: escaped if it must be, else in UTF-8."""
     if c >= _SPACE and c != _QUOTE and c != _BACKSLASH:
@@ -325,7 +325,7 @@ def _put_escaped(c, out, to):
     return to + 6
 
 
-@njit_no_alloc
+@njit("const uint8[:], const int64[:,:,:], const int64[:], const uint8[:], const int64[:], uint8[:], int64[:]")
 def rewrite(data, spans, chosen, labels, label_ends, out, ends):
     """Write the chosen texts of each document as an object, as Python's `json` writes it; they are valid.
 

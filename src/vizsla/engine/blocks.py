@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 RANGE_BITS = 14
 RANGE_SIZE = 1 << RANGE_BITS
@@ -33,6 +33,10 @@ LOOKUP = 40
 _PLANES = 8  # documents of a word
 
 
+VALUE_TYPES = ("uint8", "uint16", "uint32", "float32")
+"""Of what large lists store; kernels are compiled for each of them."""
+
+
 class Blocks(NamedTuple):
     """Blocks of lists of one kind: those that a query's terms have, with all postings."""
 
@@ -44,20 +48,25 @@ class Blocks(NamedTuple):
     values: np.ndarray
 
 
-@njit_no_alloc
+def blocks_type(values: str) -> str:
+    """The type of `Blocks` for kernels, by the type of its values."""
+    return f"Blocks(const uint16[:], const uint32[:], const uint16[:], const {values}[:])"
+
+
+@njit
 def is_bitmap(lists, a, z):
     """Whether the block at the places a .. z - 1 is a bitmap."""
     return z - a >= WORDS and lists.values.size == 0
 
 
-@njit_no_alloc
+@njit
 def block_bounds(lists, r):
     """Where a block's postings start and end; the end comes before the start if it is damaged."""
     a, z = np.int64(lists.starts[r]), np.int64(lists.starts[r + 1])
     return (a, z) if a <= z <= lists.postings.size else (np.int64(0), np.int64(-1))
 
 
-@njit_no_alloc
+@njit
 def find_block(ranges, first, last, doc_range):
     """The first of the blocks first .. last - 1 that is not before a range, or `last`."""
     if doc_range < last - first and ranges[first + doc_range] == doc_range:  # a list with a block in every range
@@ -71,7 +80,7 @@ def find_block(ranges, first, last, doc_range):
     return first
 
 
-@njit_no_alloc
+@njit
 def find_posting(postings, a, z, offset):
     """The last posting of a plain block, a .. z - 1, whose place in the range is not beyond `offset`, or the first.
 
@@ -85,7 +94,7 @@ def find_posting(postings, a, z, offset):
     return at
 
 
-@njit_no_alloc
+@njit
 def find_four(postings, a, z, o, p, q, r):
     """`find_posting` for four offsets at once: while the processor waits for one posting, it reads the others."""
     at_o = at_p = at_q = at_r = np.uint64(a)
@@ -100,14 +109,14 @@ def find_four(postings, a, z, o, p, q, r):
     return at_o, at_p, at_q, at_r
 
 
-@njit_no_alloc
+@njit
 def bits_at(postings, a, offset):
     """The two bits of a document in the bitmap that starts at a: 0 without a posting, 3 for the values 3 and 4."""
     word = np.uint64(postings[np.uint64(a) + (np.uint64(offset) & np.uint64(WORDS - 1))])
     return (word >> ((np.uint64(offset) // np.uint64(WORDS)) << np.uint64(1))) & np.uint64(3)
 
 
-@njit_no_alloc
+@njit
 def value_in_bitmap(postings, a, z, offset):
     """The value of a document in a bitmap, a .. z - 1; 0 if it has no posting."""
     value = np.int64(bits_at(postings, a, offset))
@@ -117,7 +126,7 @@ def value_in_bitmap(postings, a, z, offset):
     return value
 
 
-@njit_no_alloc
+@njit
 def unpack_bitmap(postings, a, z, out):
     """Put the postings of a bitmap into `out`, as they are in a plain block; returns how many they are."""
     count, four = 0, a + WORDS
@@ -131,13 +140,13 @@ def unpack_bitmap(postings, a, z, out):
     return count
 
 
-@njit_no_alloc
+@njit
 def places_of(count, fours):
     """How many places a block of a small list takes that has so many postings, some of them with the value 4."""
     return count if count < MANY else WORDS + fours
 
 
-@njit_no_alloc
+@njit("const int64[:], const uint16[:], int64[:]")
 def _measure(starts, postings, places):
     """Put how many places each block takes, once those with many postings are bitmaps, into `places`."""
     for r in range(starts.size - 1):
@@ -147,7 +156,7 @@ def _measure(starts, postings, places):
         places[r] = places_of(np.int64(starts[r + 1]) - np.int64(starts[r]), fours)
 
 
-@njit_no_alloc
+@njit("const int64[:], const uint16[:], const int64[:], uint16[:]")
 def _write(starts, postings, places, out):
     """Write blocks end to end, those with many postings as bitmaps; `out` is all zero."""
     at = 0

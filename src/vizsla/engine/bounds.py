@@ -16,7 +16,6 @@ from vizsla.engine.blocks import (
     MAX_SMALL,
     OFFSET_MASK,
     RANGE_BITS,
-    RANGE_SIZE,
     WORDS,
     bits_at,
     find_posting,
@@ -24,8 +23,8 @@ from vizsla.engine.blocks import (
 )
 from vizsla.engine.lanes import LANES, bits_reaching, count_bits, first_bit, four_numbers, largest
 from vizsla.engine.scores import value_at, weight_of
-from vizsla.engine.table_lookup import HAS_TABLE_LOOKUP, WORDS_AT_A_TIME, add_words
-from vizsla.kernels import njit_no_alloc
+from vizsla.engine.table_lookup import WORDS_AT_A_TIME, add_words
+from vizsla.kernels import njit
 
 TOP_BIT = 1 << 15
 MAX_SUM = 0xFFFF // 3  # three times a bound fits in 16 bits, see `add_bitmap`, and none has the highest bit
@@ -60,7 +59,7 @@ class Bounds(NamedTuple):
         )
 
 
-@njit_no_alloc
+@njit
 def bound_terms(terms, maxima, w, expected, bounds):
     """Bound a query's terms, whose large lists have values up to `maxima`; returns the unit.
 
@@ -98,19 +97,19 @@ def bound_terms(terms, maxima, w, expected, bounds):
     return unit
 
 
-@njit_no_alloc
+@njit
 def _bound_small(factor, weights, row):
     for x in range(weights.size):
         row[x] = np.uint16(factor * weights[x]) + np.uint16(1)
 
 
-@njit_no_alloc
+@njit
 def _bound_at(row, posting, code):
     """The bound of a small posting in a document with a length code."""
     return row[(code << np.uint64(2)) | (posting >> np.uint64(RANGE_BITS))]
 
 
-@njit_no_alloc
+@njit
 def add_small_block(sums, postings, a, z, codes, base, row, w, s):
     """Add a block of small postings to the sums of its range.
 
@@ -138,48 +137,24 @@ def add_small_block(sums, postings, a, z, codes, base, row, w, s):
         x += one
 
 
-@njit_no_alloc
+@njit
 def _bitmap_bounds(row):
     """What a document gets for the values 1, 2, and 3 or 4 of a bitmap, whatever its length.
 
-    A row begins with the bounds of the shortest documents. Without table look-up the bounds are multiples of the first,
-    up to a limit.
+    A row begins with the bounds of the shortest documents.
     """
-    one, two, most = row[0], row[1], row[MAX_SMALL - 1]
-    if not HAS_TABLE_LOOKUP:
-        one = np.uint16(max(one, (two + 1) // 2, (most + 2) // 3))
-        two = min(np.uint16(2 * one), most)
-    return one, two, most
+    return row[0], row[1], row[MAX_SMALL - 1]
 
 
-@njit_no_alloc
-def add_multiples(sums, postings, a, one, most):
-    """Add a bitmap to the sums of its range: `one` for each of the values 1 to 3 of a document, and `most` at most.
-
-    Numbers of 16 bits throughout, so that many are added at a time.
-    """
-    start = np.uint64(a)
-    for plane in range(RANGE_SIZE // WORDS):
-        first, up = np.uint64(plane * WORDS), np.uint16(1 << (14 - 2 * plane))
-        for x in range(WORDS):
-            i = np.uint64(x)
-            bits = np.uint16(np.uint16(postings[start + i] * up) >> np.uint16(14))
-            bound = np.uint16(bits * one)
-            sums[first + i] = np.uint16(sums[first + i] + (bound if bound < most else most))
-
-
-@njit_no_alloc
+@njit
 def add_bitmap(sums, postings, a, row):
     """Add a bitmap to the sums of its range, as if all documents were short; `add_few_of_bitmap` corrects it."""
     one, two, most = _bitmap_bounds(row)
-    if HAS_TABLE_LOOKUP:
-        for x in range(np.uint64(0), np.uint64(WORDS), np.uint64(WORDS_AT_A_TIME)):
-            add_words(sums, x, postings, np.uint64(a) + x, one, two, most)
-    else:
-        add_multiples(sums, postings, a, one, most)
+    for x in range(np.uint64(0), np.uint64(WORDS), np.uint64(WORDS_AT_A_TIME)):
+        add_words(sums, x, postings, np.uint64(a) + x, one, two, most)
 
 
-@njit_no_alloc
+@njit
 def add_few_of_bitmap(sums, postings, a, z, codes, base, row, w, s, offsets, is_there):
     """Add a bitmap's bounds by lengths for some documents of its range, in place of those `add_bitmap` added if any."""
     one, two, most = _bitmap_bounds(row) if is_there else (np.uint16(0), np.uint16(0), np.uint16(0))
@@ -195,7 +170,7 @@ def add_few_of_bitmap(sums, postings, a, z, codes, base, row, w, s, offsets, is_
         sums[offset] = np.uint16(np.uint64(sums[offset]) + change)
 
 
-@njit_no_alloc
+@njit
 def add_large_block(sums, lists, a, z, codes, base, factor, w, s):
     """Add a block of large postings to the sums of its range."""
     if w.linear[s]:
@@ -211,7 +186,7 @@ def add_large_block(sums, lists, a, z, codes, base, factor, w, s):
             sums[offset] += np.uint16(factor * weight_of(np.float64(lists.values[x]), code, w, s)) + np.uint16(1)
 
 
-@njit_no_alloc
+@njit
 def add_few(sums, lists, a, z, codes, base, factor, w, s, offsets):
     """Add a plain block's bounds for a few documents of its range only, each looked up."""
     last = w.norms.shape[1] - 1
@@ -222,7 +197,7 @@ def add_few(sums, lists, a, z, codes, base, factor, w, s, offsets):
             sums[offsets[j]] += np.uint16(factor * weight_of(value_at(lists, x), code, w, s)) + np.uint16(1)
 
 
-@njit_no_alloc
+@njit
 def find_reaching(sums, threshold, places):
     """Put the places of all sums that reach a threshold into `places`; returns how many they are.
 
@@ -247,7 +222,7 @@ def find_reaching(sums, threshold, places):
     return np.int64(n)
 
 
-@njit_no_alloc
+@njit
 def clear(sums):
     for x in range(sums.size):
         sums[x] = 0

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from vizsla.engine.threads import in_threads, processors
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 MAX_CENTROIDS = 1 << 18
 _PER_CENTROID = 32  # vectors that a centroid is learnt from
@@ -61,7 +61,7 @@ def learn_centroids(sample: np.ndarray, count: int) -> np.ndarray:
     return centroids
 
 
-@njit_no_alloc
+@njit("const float32[:,:], const int64[:], float64[:,:], int64[:]")
 def _add_rows(rows, assigned, sums, counts):
     for t in range(rows.shape[0]):
         counts[assigned[t]] += 1

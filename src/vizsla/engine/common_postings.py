@@ -20,7 +20,7 @@ from vizsla.engine.blocks import (
     value_in_bitmap,
 )
 from vizsla.engine.scores import score_posting, score_value
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 MAX_TERMS = 16
 """That a query may have here."""
@@ -61,14 +61,14 @@ class CommonScratch(NamedTuple):
 _local = threading.local()
 
 
-@njit_no_alloc
+@njit
 def _length(small, large, own):
     """How many postings a term has, if its lists are sound."""
     few = np.int64(small.starts[own[1]]) - np.int64(small.starts[own[0]])
     return few + np.int64(large.starts[own[3]]) - np.int64(large.starts[own[2]])
 
 
-@njit_no_alloc
+@njit
 def order_by_length(small, large, blocks, order):
     """Sort the terms by how many postings they have, the rarest first."""
     for i in range(order.size):
@@ -79,7 +79,7 @@ def order_by_length(small, large, blocks, order):
         order[j] = term
 
 
-@njit_no_alloc
+@njit
 def has_bitmap(small, own):
     """Whether a term has a bitmap. The rarest term of a query must not have one here."""
     for r in range(own[0], own[1]):
@@ -89,7 +89,7 @@ def has_bitmap(small, own):
     return False
 
 
-@njit_no_alloc
+@njit
 def _find_blocks(small, large, own, doc_range, bounds):
     """Put where a term's small and large postings in a range start and end into `bounds`; False for damage."""
     for kind in range(2):
@@ -104,13 +104,13 @@ def _find_blocks(small, large, own, doc_range, bounds):
     return True
 
 
-@njit_no_alloc
+@njit
 def _offset_at(postings, x):
     """The place of a posting's document in its range."""
     return postings[x] & np.uint16(OFFSET_MASK)
 
 
-@njit_no_alloc
+@njit
 def _look_up(small, large, bounds, leads, some, start, marks):
     """Mark those of some documents that a term has; they are given by postings of the rarest term."""
     a, z, b, y = bounds[0], bounds[1], bounds[2], bounds[3]
@@ -127,7 +127,7 @@ def _look_up(small, large, bounds, leads, some, start, marks):
                 marks[offset] = np.uint16(at - np.uint64(b)) | np.uint16(_LARGE)
 
 
-@njit_no_alloc
+@njit
 def _mark_all(small, large, bounds, marks):
     """Mark all documents that a term has in a range."""
     a, b = np.uint64(bounds[0]), np.uint64(bounds[2])
@@ -138,7 +138,7 @@ def _mark_all(small, large, bounds, marks):
         marks[_offset_at(large.postings, b + x)] = np.uint16(x) | np.uint16(_LARGE)
 
 
-@njit_no_alloc
+@njit
 def _keep_marked(small, large, bounds, leads, some, start, marks):
     """Move those of some documents that a term has to the front; how many.
 
@@ -162,7 +162,7 @@ def _keep_marked(small, large, bounds, leads, some, start, marks):
     return np.int64(kept)
 
 
-@njit_no_alloc
+@njit
 def find_common(small, large, blocks, doc_range, order, scratch):
     """Find the documents of a range that have all terms: how many by small and large postings of the rarest, order[0].
 
@@ -197,7 +197,7 @@ def find_common(small, large, blocks, doc_range, order, scratch):
     return few, many
 
 
-@njit_no_alloc
+@njit
 def _score(segment, terms, w, scratch, rarest, kind, x, base):
     """The score of a document that `find_common` has found, as `score_documents` has it."""
     small, large, total = segment.small, segment.large, 0.0
@@ -222,7 +222,7 @@ def _score(segment, terms, w, scratch, rarest, kind, x, base):
     return total
 
 
-@njit_no_alloc
+@njit
 def score_range(segment, terms, w, doc_range, rarest, kind, found, least, scratch, size):
     """Add documents that `find_common` has found in a range, and their scores, to those of the ranges before.
 

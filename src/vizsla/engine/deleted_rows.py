@@ -9,19 +9,21 @@ from vizsla.engine.blocks import (
     OFFSET_MASK,
     RANGE_BITS,
     RANGE_SIZE,
+    VALUE_TYPES,
     bits_at,
     block_bounds,
+    blocks_type,
     find_block,
     find_posting,
     is_bitmap,
 )
 from vizsla.engine.segment import Segment
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 _TOGETHER = 1000  # terms whose blocks are opened together
 
 
-@njit_no_alloc
+@njit(*(f"{blocks_type(values)}, const int64[:,:], const int64[:], int64[:]" for values in VALUE_TYPES))
 def _count_in_rows(lists, blocks, rows, counts):
     """Add to `counts` in how many of some ascending rows each term has a posting; False if a list is damaged."""
     for i in range(counts.size):

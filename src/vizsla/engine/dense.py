@@ -19,18 +19,32 @@ from dataclasses import dataclass
 import numpy as np
 
 from vizsla import stopping
-from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE
+from vizsla.engine.blocks import (
+    RANGE_BITS,
+    RANGE_SIZE,
+    VALUE_TYPES,
+)
 from vizsla.engine.match_lists import MatchLists, exact_matches
 from vizsla.engine.max_sim import ROUNDING, VANISHING, exact_max_sims, max_sims, score_margin
 from vizsla.engine.query import Query
-from vizsla.engine.scores import Terms, add_exactly
-from vizsla.engine.segment import Segment
+from vizsla.engine.scores import (
+    TERMS,
+    Terms,
+    add_exactly,
+)
+from vizsla.engine.segment import (
+    Segment,
+    segment_type,
+)
 from vizsla.engine.stop_flag import failure, must_stop
 from vizsla.engine.token_search import search_lists
 from vizsla.engine.vector_indexes import Approximate, Plaid, VectorIndex
 from vizsla.engine.vector_rows import MAX_CODE, products
-from vizsla.engine.weighting import Weightings
-from vizsla.kernels import njit_no_alloc
+from vizsla.engine.weighting import (
+    WEIGHTINGS,
+    Weightings,
+)
+from vizsla.kernels import njit
 
 _CHUNK = 8192  # documents that are scored together
 _FEW = 8  # queries for which blocks are longer, since each costs some bookkeeping
@@ -38,7 +52,7 @@ _HELD = 1 << 27  # scores of whole segments that are held at once
 _MAX_SCORE = 1e37  # scores, and products with vectors in 8 bits before they are scaled, that 32 bits can surely hold
 
 
-@njit_no_alloc
+@njit(*(f"{segment_type(values)}, {TERMS}, {WEIGHTINGS}, float64[:], bool[:], uint8[:]" for values in VALUE_TYPES))
 def _term_scores(segment, terms, w, sums, touched, stop):
     """Add what terms give to each document of a segment; False if it is damaged, or if stopped."""
     sound = True
@@ -54,7 +68,10 @@ def _term_scores(segment, terms, w, sums, touched, stop):
     return sound
 
 
-@njit_no_alloc
+@njit(
+    "const float32[:,:], int64, const int64[:], const float64[:], int64, const float64[:], float64[:,:], "
+    "float64[:,:], int64[:,:], int64[:]"
+)
 def _gather(scores, first, query, column, margins, least, lows, highs, places, counts):
     """Keep what may be among the best, from a column of a query on.
 

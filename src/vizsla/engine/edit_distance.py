@@ -10,7 +10,7 @@ import numpy as np
 from vizsla import stopping
 from vizsla.engine.stop_flag import must_stop
 from vizsla.errors import StoppedError
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 _BLOCK = 4096  # words between two looks at the stop flag
 
@@ -46,7 +46,7 @@ def _code_points(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
-@njit_no_alloc
+@njit("const uint32[:], const int64[:], const uint32[:], int64, int64[:,:], bool[:], uint8[:]")
 def _find_near(codes, starts, word, edits, memory, out, stop):
     """Mark the words that are near; False if stopped. `memory`: three rows, each longer by one than the word."""
     n = word.size

@@ -6,11 +6,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE
-from vizsla.engine.scores import add_exactly
+from vizsla.engine.blocks import (
+    RANGE_BITS,
+    RANGE_SIZE,
+    VALUE_TYPES,
+)
+from vizsla.engine.scores import (
+    TERMS,
+    add_exactly,
+)
+from vizsla.engine.segment import segment_type
 from vizsla.engine.stop_flag import must_stop
-from vizsla.engine.topk import merge_topk
-from vizsla.kernels import njit_no_alloc
+from vizsla.engine.topk import (
+    merge_topk,
+)
+from vizsla.engine.weighting import WEIGHTINGS
+from vizsla.kernels import njit
 
 
 class RangeScratch(NamedTuple):
@@ -27,7 +38,14 @@ class RangeScratch(NamedTuple):
         return cls(np.zeros(size), np.zeros(size, np.bool_), np.empty(size), np.empty(size, np.uint32))
 
 
-@njit_no_alloc
+@njit(
+    *(
+        f"{segment_type(values)}, {TERMS}, {WEIGHTINGS}, RangeScratch(float64[:], bool[:], float64[:], uint32[:]), "
+        "SortScratch(float32[:], uint32[:], uint32[:], uint32[:], int64[:], TopK(float32[:], int64[:])), "
+        "TopK(float32[:], int64[:]), int64, uint8[:]"
+        for values in VALUE_TYPES
+    )
+)
 def search_exhaustively(segment, terms, w, memory, scratch, topk, count, stop):
     """Merge a segment's documents into the top k; returns how many it has then, or -1 for damage or if stopped.
 

@@ -13,7 +13,7 @@ import numpy as np
 from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE
 from vizsla.engine.bounds import TOP_BIT, clear, find_reaching
 from vizsla.engine.range_bounds import add_term, refine
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 FEWEST_RANGES = 8
 HALF = RANGE_SIZE // 2
@@ -21,14 +21,14 @@ MARGIN = 2.0  # standard deviations
 FOLDED = HALF // 8
 
 
-@njit_no_alloc
+@njit
 def _rank_in_half(k, range_count):
     """Which of the best documents of half a range is expected to be among the best k of all, or hardly."""
     expected = k / (2 * range_count)
     return np.int64(expected + MARGIN * np.sqrt(expected)) + 1
 
 
-@njit_no_alloc
+@njit
 def _count_reaching(numbers, threshold):
     """How many numbers, at most a few thousand, reach a threshold; in 16 bits, so that many are compared at a time."""
     count = np.uint16(0)
@@ -37,7 +37,7 @@ def _count_reaching(numbers, threshold):
     return np.int64(count)
 
 
-@njit_no_alloc
+@njit
 def _nth_largest(numbers, n):
     """The n-th largest of some bounds, counted from 1; 0 if there are fewer."""
     low, high = 0, TOP_BIT  # at least n numbers reach `low`
@@ -50,7 +50,7 @@ def _nth_largest(numbers, n):
     return low
 
 
-@njit_no_alloc
+@njit
 def _fold(sums, out):
     """Put the largest of every 8 sums into `out`."""
     for i in range(np.uint64(FOLDED)):
@@ -60,7 +60,7 @@ def _fold(sums, out):
             out[i] = sums[first + i] if sums[first + i] > out[i] else out[i]
 
 
-@njit_no_alloc
+@njit
 def _nth_best(segment, terms, w, bounds, candidates, doc_range, first, rank):
     """The bound of the n-th best document in the half of a range that starts at `first`; 0 if there are fewer."""
     sums, offsets = candidates.sums, candidates.offsets
@@ -80,7 +80,7 @@ def _nth_best(segment, terms, w, bounds, candidates, doc_range, first, rank):
     return _nth_largest(candidates.reached[:count], rank)
 
 
-@njit_no_alloc
+@njit
 def guess_threshold(segment, terms, w, bounds, candidates, k):
     """An estimate of the k-th best bound of a segment, low rather than high; 0 without an estimate.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from vizsla.kernels.intrinsic import Intrinsic, data_of
+from vizsla.kernels import data_of, intrinsic
 
 LANES = 64  # numbers compared together: as many as bits in a word
 _AT_ONCE = 16  # a comparison of more is not translated well for ARM
@@ -94,14 +94,14 @@ def _count_bits() -> Callable[..., Any]:
     return count_bits
 
 
-largest: Any = Intrinsic(_largest)
+largest: Any = intrinsic(_largest)
 """`largest(numbers, at)`: the largest of the 64 numbers that start at a place."""
-bits_reaching: Any = Intrinsic(_bits_reaching)
+bits_reaching: Any = intrinsic(_bits_reaching)
 """`bits_reaching(numbers, at, threshold)`: a bit for each of the 64 numbers that start at a place, set if it is not
 below a threshold."""
-four_numbers: Any = Intrinsic(_four_numbers)
+four_numbers: Any = intrinsic(_four_numbers)
 """`four_numbers(numbers, at)`: the four numbers that start at a place in one word, the first in its lowest bits."""
-first_bit: Any = Intrinsic(_first_bit)
+first_bit: Any = intrinsic(_first_bit)
 """`first_bit(bits)`: the place of the lowest bit that is set, 64 if none is."""
-count_bits: Any = Intrinsic(_count_bits)
+count_bits: Any = intrinsic(_count_bits)
 """`count_bits(bits)`: how many bits are set."""

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.arrays import DamagedSegmentError, freeze, read_only
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 GROUP = 16
 MAX_RANGES = 1 << 16
@@ -152,7 +152,7 @@ def _lie_end_to_end(table: BlockTable) -> bool:
     return bool((np.diff(terms) > 0).all() and rises.all() and (np.diff(starts) > 0).all())
 
 
-@njit_no_alloc
+@njit
 def _read(data, at, end):
     """The whole number at a place, and the place behind it; -1 if it does not end before `end` or is too large."""
     value, shift = np.int64(0), np.int64(0)
@@ -166,7 +166,7 @@ def _read(data, at, end):
     return np.int64(-1), at
 
 
-@njit_no_alloc
+@njit
 def _read_head(records, at, end):
     """The gap, length and count of a list, and where its blocks start and end; the length is 0 for damage."""
     gap, at = _read(records, at, end)
@@ -186,7 +186,7 @@ def _read_head(records, at, end):
     return gap, length, count, at, at + size
 
 
-@njit_no_alloc
+@njit
 def find_list(groups, records, term):
     """The place of a term's list, its first posting, its length and count, and where its blocks are in the records.
 
@@ -214,7 +214,7 @@ def find_list(groups, records, term):
     return np.int64(-1), nothing, nothing, nothing, nothing, nothing
 
 
-@njit_no_alloc
+@njit
 def read_blocks(records, start, end, posting, length, range_count, ranges, starts, slot):
     """Put the ranges of a list's blocks and the starts of their postings into arrays, from a slot on.
 
@@ -243,7 +243,7 @@ def read_blocks(records, start, end, posting, length, range_count, ranges, start
     return block - slot
 
 
-@njit_no_alloc
+@njit("const uint32[:,:], const uint8[:], const int64[:], int64, int64, uint16[:], uint32[:], int64[:], int64[:,:]")
 def open_lists(groups, records, terms, postings, range_count, ranges, starts, places, blocks):
     """Put the blocks of terms into `ranges` and `starts`, and where they lie there into `blocks`; False for damage.
 
@@ -265,7 +265,7 @@ def open_lists(groups, records, terms, postings, range_count, ranges, starts, pl
     return True
 
 
-@njit_no_alloc
+@njit("const uint32[:,:], const uint8[:], const int64[:], int64[:], int64[:]")
 def _find_counts(groups, records, terms, places, counts):
     for i in range(terms.size):
         places[i], _, _, counts[i], _, _ = find_list(groups, records, terms[i])
@@ -276,7 +276,7 @@ def _find_counts(groups, records, terms, places, counts):
     return True
 
 
-@njit_no_alloc
+@njit("const uint32[:,:], const uint8[:]")
 def _count_postings(groups, records):
     """How many postings all lists have; -1 for damage."""
     at, total = np.int64(0), np.int64(0)
@@ -288,7 +288,7 @@ def _count_postings(groups, records):
     return total
 
 
-@njit_no_alloc
+@njit("const uint32[:,:], const uint8[:]")
 def _count_blocks(groups, records):
     """How many blocks all lists have; -1 for damage."""
     at, blocks = np.int64(0), 0
@@ -305,7 +305,7 @@ def _count_blocks(groups, records):
     return blocks if at == records.size else -1
 
 
-@njit_no_alloc
+@njit("const uint32[:,:], const uint8[:], uint32[:], int64[:], uint16[:], uint32[:], int64[:]")
 def _unpack(groups, records, terms, block_starts, ranges, starts, counts):
     at, posting, number, block = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     for t in range(terms.size):
@@ -329,7 +329,7 @@ def _unpack(groups, records, terms, block_starts, ranges, starts, counts):
     return block == ranges.size and posting == groups[groups.shape[0] - 1, 2]
 
 
-@njit_no_alloc
+@njit
 def _write(data, at, value):
     while value > 127:
         data[at] = (value & 127) | 128
@@ -339,7 +339,7 @@ def _write(data, at, value):
     return at + 1
 
 
-@njit_no_alloc
+@njit
 def _size(value):
     size = 1
     while value > 127:
@@ -348,13 +348,13 @@ def _size(value):
     return size
 
 
-@njit_no_alloc
+@njit
 def _head(ranges, r, is_first, has_one):
     """What a block begins with."""
     return (np.int64(ranges[r]) - (0 if is_first else np.int64(ranges[r - 1]))) << 1 | has_one
 
 
-@njit_no_alloc
+@njit("const uint32[:], const int64[:], const uint16[:], const uint32[:], const int64[:], uint32[:,:], uint8[:]")
 def _pack(terms, block_starts, ranges, starts, counts, groups, records):
     """Write groups and records; returns how many bytes the records take."""
     at = 0

@@ -5,11 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from vizsla.engine.arrays import DamagedSegmentError
-from vizsla.engine.blocks import OFFSET_MASK, RANGE_BITS, RANGE_SIZE, bits_at, block_bounds, is_bitmap
+from vizsla.engine.blocks import (
+    OFFSET_MASK,
+    RANGE_BITS,
+    RANGE_SIZE,
+    bits_at,
+    block_bounds,
+    is_bitmap,
+)
 from vizsla.engine.merge import GONE, MergeCounts, count_lists
 from vizsla.engine.posting_lists import PostingLists
 from vizsla.engine.segment import Segment
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 
 def living_frequencies(segment: Segment, alive: np.ndarray) -> np.ndarray:
@@ -24,7 +31,7 @@ def _living(lists: PostingLists, alive: np.ndarray) -> np.ndarray:
     return counts.postings
 
 
-@njit_no_alloc
+@njit
 def _count_gone(lists, a, z, base, gone):
     """How many documents of a block are gone; -1 for damage."""
     count = 0
@@ -40,7 +47,10 @@ def _count_gone(lists, a, z, base, gone):
     return count if z >= a else -1
 
 
-@njit_no_alloc
+@njit(
+    "Blocks(const uint16[:], const uint32[:], const uint16[:], const uint8[:]), const int64[:], const bool[:], "
+    "const bool[:], int64[:]"
+)
 def _count_rows(lists, block_starts, has_gone, gone, counts):
     """Subtract from the count of each list the rows in it that are gone; only blocks of their ranges are read."""
     for t in range(counts.size):

@@ -19,7 +19,7 @@ from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
 from vizsla.engine.query import Query
 from vizsla.engine.segment import Segment
 from vizsla.engine.vector_rows import MAX_CODE, products
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 _CHUNK = 1 << 14  # postings whose products are made together
 _CHECK = 4  # documents that are looked through in the time it takes to read a posting
@@ -149,7 +149,7 @@ def _can_stop(scores: np.ndarray, hits: np.ndarray | None, k: int, least: float,
     return int(np.count_nonzero(known + off >= least)) * _LOOKUP < mean_length
 
 
-@njit_no_alloc
+@njit("const float32[:,:], const uint32[:], float64, float32[:], bool[:]")
 def _add_best(products, documents, weight, scores, hits):
     """Add the best products of each document, summed over the rows; False if a document does not exist."""
     x = 0
@@ -200,7 +200,7 @@ def exact_matches(
     return scores, best, which
 
 
-@njit_no_alloc
+@njit("const float32[:,:], const int64[:], const float64[:,:], int64, float64[:,:], int64[:,:]")
 def _best_of_runs(rows, starts, query, i, best, which):
     """The best product in 64 bits of each document's rows with a query token, number by number, and which row it is."""
     for d in range(starts.size - 1):

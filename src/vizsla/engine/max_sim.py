@@ -13,11 +13,14 @@ import numpy as np
 from vizsla import stopping
 from vizsla.engine.products import multiply, padded
 from vizsla.engine.stop_flag import failure, must_stop
-from vizsla.engine.stored_rows import read_row
+from vizsla.engine.stored_rows import (
+    STORED_ROWS,
+    read_row,
+)
 from vizsla.engine.threads import in_threads
 from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import ScaledRows, wide_rows
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 ROUNDING, VANISHING = 2.0**-23, 2.0**-126
 """Errors of 32-bit floats: relative, and absolute where they are tiny."""
@@ -60,7 +63,7 @@ def _groups(sizes: Sequence[int]) -> list[tuple[int, int]]:
     return groups
 
 
-@njit_no_alloc
+@njit("const float32[:,:], const int64[:], const int64[:], float32[:], float32[:,:]")
 def _add_maxima(products, starts, pointers, best, scores):
     """For each document the maxima of its rows of `products`, summed over the columns of each query."""
     for d in range(starts.size - 1):
@@ -122,7 +125,7 @@ def exact_max_sims(
     return scores, best, which
 
 
-@njit_no_alloc
+@njit(f"{STORED_ROWS}, const int64[:]")
 def _longest(rows, documents):
     """How many tokens the longest of some documents has; -1 for damage."""
     longest = 0
@@ -134,7 +137,10 @@ def _longest(rows, documents):
     return longest
 
 
-@njit_no_alloc
+@njit(
+    f"{STORED_ROWS}, const int64[:], const float32[:,:], const float64[:,:], const float64[:], uint32[:,:], "
+    "float32[:,:], float32[:,:], float64[:,:], int64[:,:], float64[:], uint8[:]"
+)
 def _score(rows, documents, narrow, query, off, bits, vectors, products, best, which, scores, stop):
     """The score of each document: the sum of the best products of query tokens; False for damage or if stopped.
 

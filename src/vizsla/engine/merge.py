@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,10 @@ from vizsla.engine.blocks import (
     OFFSET_MASK,
     RANGE_BITS,
     RANGE_SIZE,
+    VALUE_TYPES,
+    Blocks,
     block_bounds,
+    blocks_type,
     is_bitmap,
     places_of,
     unpack_bitmap,
@@ -30,7 +34,7 @@ from vizsla.engine.posting_vectors import MergedVectorPostings
 from vizsla.engine.segment import Segment, pad_lengths, smallest_numbers
 from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import VectorRows, select_rows
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 GONE = -1
 
@@ -54,7 +58,10 @@ class MergeCounts(NamedTuple):
         return cls(np.full(n, -1, np.int64), np.zeros((n, 2), np.int64), blocks, postings, places, np.zeros(n))
 
 
-@njit_no_alloc
+_COUNTS = "MergeCounts(int64[:], int64[:,:], int64[:], int64[:], int64[:], float64[:])"
+
+
+@njit
 def _end_block(counts, p, plain):
     """Count the places that a term's last block takes; in lists with values every block is plain."""
     count, fours = counts.block[p]
@@ -62,7 +69,7 @@ def _end_block(counts, p, plain):
     counts.block[p, 0] = counts.block[p, 1] = 0
 
 
-@njit_no_alloc
+@njit
 def _count_block(postings, a, z, values, base, moved, p, counts):
     """Count the postings of a plain block that living documents will have; False for damage."""
     for x in range(a, z):
@@ -83,7 +90,12 @@ def _count_block(postings, a, z, values, base, moved, p, counts):
     return True
 
 
-@njit_no_alloc
+@njit(
+    *(
+        f"{blocks_type(values)}, const int64[:], const int64[:], const int64[:], uint16[:], {_COUNTS}"
+        for values in VALUE_TYPES
+    )
+)
 def _count_living(lists, block_starts, moved, places, memory, counts):
     """Count for each term the blocks, postings and places that living documents will have, and its largest value.
 
@@ -103,7 +115,7 @@ def _count_living(lists, block_starts, moved, places, memory, counts):
     return True
 
 
-@njit_no_alloc
+@njit(f"{_COUNTS}, bool")
 def _end_blocks(counts, plain):
     for p in range(counts.last.size):
         _end_block(counts, p, plain)
@@ -118,7 +130,7 @@ class Piece(NamedTuple):
     values: np.ndarray
 
 
-@njit_no_alloc
+@njit
 def _move_block(postings, a, z, values, range_start, moved, p, last, block_free, free, block_base, base, piece):
     """Move a plain block of a term to its place, documents renumbered; False for damage."""
     for x in range(a, z):
@@ -145,7 +157,13 @@ def _move_block(postings, a, z, values, range_start, moved, p, last, block_free,
     return True
 
 
-@njit_no_alloc
+@njit(
+    *(
+        f"{blocks_type(values)}, const int64[:], int64, const int64[:], const int64[:], uint16[:], int64[:], int64[:], "
+        f"int64[:], int64, int64, Piece(uint16[:], int64[:], uint16[:], {values}[:])"
+        for values in VALUE_TYPES
+    )
+)
 def _move(lists, block_starts, first, moved, places, memory, last, block_free, free, block_base, base, piece):
     """Move the lists of some terms, the first of which is at `first`, to their places, all blocks plain."""
     for t in range(places.size):
@@ -210,6 +228,12 @@ class MergedPostingLists:
         """[t] how many postings each term has."""
         return np.diff(self.posting_starts)
 
+    @cached_property
+    def _blocks(self) -> list[Blocks]:
+        """The blocks that are merged, with values of one type."""
+        pairs = ((lists.blocks(table), lists.values) for lists, table in self.old)
+        return [blocks._replace(values=values.astype(self.value_type, copy=False)) for blocks, values in pairs]
+
     @property
     def has_values(self) -> bool:
         return len(self.maxima) > 0
@@ -239,13 +263,13 @@ class MergedPostingLists:
             np.empty(count if self.has_values else 0, self.value_type),
         )
         last, memory = np.full(len(self.terms), -1, np.int64), np.empty(RANGE_SIZE, np.uint16)
-        for (lists, table), to in zip(self.old, self.moved, strict=True):
+        for (_, table), blocks, to in zip(self.old, self._blocks, self.moved, strict=True):
             a, z = np.searchsorted(table.terms, [self.terms[first], self.terms[end - 1] + 1])
             # A term whose documents are all gone is given another's place, but nothing of it moves there.
             places = np.minimum(np.searchsorted(self.terms, table.terms[a:z]), len(self.terms) - 1)
             if not _move(
-                lists.blocks(table), table.block_starts, a, to, places, memory, last, block_free, free, block_base,
-                base, piece,
+                blocks, table.block_starts, int(a), to, places, memory, last, block_free, free, int(block_base),
+                int(base), piece,
             ):  # fmt: skip
                 raise DamagedSegmentError
         return piece

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla import stopping
-from vizsla.engine.blocks import RANGE_BITS
+from vizsla.engine.blocks import RANGE_BITS, VALUE_TYPES
 from vizsla.engine.common_postings import (
     MANY,
     MAX_TERMS,
@@ -28,8 +28,8 @@ from vizsla.engine.segment_search import Masks, open_terms, scratch_of_thread
 from vizsla.engine.stop_flag import failure, must_stop
 from vizsla.engine.term_sequences import PhrasePattern, row_has_phrase
 from vizsla.engine.topk import TopK
-from vizsla.engine.weighting import Weightings
-from vizsla.kernels import njit_no_alloc
+from vizsla.engine.weighting import WEIGHTINGS, Weightings
+from vizsla.kernels import njit
 
 _MAX_K = 1000  # of a larger k, finding the place of each document among the best takes too long
 _ALL_FREQUENT = -2  # even the rarest term has bitmaps
@@ -92,7 +92,7 @@ def search_phrase(
     return TopDocuments(ordered.numbers_at(top.places[:count]), top.scores[:count])
 
 
-@njit_no_alloc
+@njit
 def _find_phrase(phrase, documents, stop):
     """Put 1 into `phrase.found` for each document that has the phrase, otherwise 0; False for damage or if stopped.
 
@@ -115,13 +115,13 @@ def _find_phrase(phrase, documents, stop):
     return True
 
 
-@njit_no_alloc
+@njit
 def _is_better(scores, documents, a, b):
     """Whether one document comes before another in a ranking."""
     return scores[a] > scores[b] or (scores[a] == scores[b] and documents[a] < documents[b])
 
 
-@njit_no_alloc
+@njit
 def _sift(scores, documents, i, size):
     """Move an entry of a heap, whose best is the first, down to its place."""
     while 2 * i + 1 < size:
@@ -135,7 +135,7 @@ def _sift(scores, documents, i, size):
         i = child
 
 
-@njit_no_alloc
+@njit
 def _insert(top, count, score, place):
     """Put a document among the best, if it is one of them; returns how many there are now."""
     scores, places, j = top.scores, top.places, count
@@ -150,7 +150,7 @@ def _insert(top, count, score, place):
     return min(count + 1, scores.size)
 
 
-@njit_no_alloc
+@njit
 def _merge(phrase, scratch, size, first, top, count, stop):
     """Merge those of the scored documents that have the phrase into the top k; how many it has then, -1 as `_search`.
 
@@ -175,13 +175,22 @@ def _merge(phrase, scratch, size, first, top, count, stop):
     return count
 
 
-@njit_no_alloc
+@njit
 def _least(top, count):
     """The score that a document needs to be among the top k."""
     return top.scores[count - 1] if count == top.scores.size else np.float32(-np.inf)
 
 
-@njit_no_alloc
+@njit(
+    *(
+        f"const int64[:,:], const {values}[:], const uint8[:,:], const bool[:], const int64[:], {WEIGHTINGS}, "
+        "Terms(const float64[:], const int64[:], const int64[:]), int64[:], _Phrase(const uint32[:], const int64[:], "
+        "const uint32[:], const int64[:], const int64[:], int64, int64, int64[:], uint8[:]), const int64[:,:], "
+        "CommonScratch(uint16[:,:], uint16[:,:], int64[:,:], uint32[:], float64[:]), TopK(float32[:], int64[:]), "
+        "int64, uint8[:]"
+        for values in VALUE_TYPES
+    )
+)
 def _search(table, values, lengths, allowed, facts, w, query, order, phrase, memory, scratch, top, count, stop):
     """Merge those of a segment's documents that have a phrase into the top k; how many it has then.
 

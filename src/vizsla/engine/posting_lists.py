@@ -19,15 +19,17 @@ from vizsla.engine.blocks import (
     OFFSET_MASK,
     RANGE_BITS,
     RANGE_SIZE,
+    VALUE_TYPES,
     WORDS,
     Blocks,
     block_bounds,
+    blocks_type,
     is_bitmap,
     unpack_bitmap,
     with_bitmaps,
 )
 from vizsla.engine.list_directory import MAX_RANGES, BlockTable, ListDirectory, open_lists
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 
 class Directory(NamedTuple):
@@ -48,11 +50,13 @@ class PostingLists:
     """[p] uint16: the document's place in its range, ascending in a block; in small lists the value minus one above.
     Blocks of small lists with many postings are bitmaps."""
     values: np.ndarray
-    """[p] what large lists store; empty in small lists."""
+    """[p] what large lists store; empty, and of bytes, in small lists."""
     maxima: np.ndarray
     """[t] float64: the largest value of each large list; empty in small lists."""
 
     def __post_init__(self) -> None:
+        if len(self.values) == 0:  # so that kernels meet one type of small lists
+            object.__setattr__(self, "values", np.zeros(0, np.uint8))
         freeze(self)
 
     @classmethod
@@ -150,19 +154,15 @@ class PostingLists:
         self, blocks: Blocks, wanted: np.ndarray, size: int, count: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The documents and values of some blocks, which have so many postings at most; how many each block has."""
-        documents, values = np.empty(count, np.uint32), np.empty(count, self.value_type)
+        documents, values = np.empty(count, np.uint32), np.empty(count, self.values.dtype)
         counts, memory = np.empty(len(wanted), np.int64), np.empty(RANGE_SIZE, np.uint16)
         found = _unpack_blocks(blocks, wanted, size, memory, documents, values, counts)
         if found < 0:
             raise DamagedSegmentError
         return documents[:found], values[:found], counts
 
-    @property
-    def value_type(self) -> np.dtype:
-        return self.values.dtype if len(self.values) else np.dtype(np.uint8)
 
-
-@njit_no_alloc
+@njit
 def _unpack_plain(postings, a, z, stored, doc_range, size, at, documents, values):
     """Put a plain block's documents and values into arrays from a place on; False if one is not below `size`."""
     base = np.int64(doc_range) << RANGE_BITS
@@ -176,7 +176,12 @@ def _unpack_plain(postings, a, z, stored, doc_range, size, at, documents, values
     return True
 
 
-@njit_no_alloc
+@njit(
+    *(
+        f"{blocks_type(values)}, const int64[:], int64, uint16[:], uint32[:], {values}[:], int64[:]"
+        for values in VALUE_TYPES
+    )
+)
 def _unpack_blocks(lists, wanted, size, memory, documents, values, counts):
     """Put the documents and values of some blocks into arrays; returns how many they are, -1 for damage."""
     at = 0
@@ -198,7 +203,7 @@ def _unpack_blocks(lists, wanted, size, memory, documents, values, counts):
     return at
 
 
-@njit_no_alloc
+@njit(*(f"const int64[:], const uint32[:], const {values}[:], bool, int64[:], int64[:]" for values in VALUE_TYPES))
 def _count(pointers, documents, values, small, lists, blocks):
     """How many postings and blocks of one kind each list has."""
     for t in range(pointers.size - 1):
@@ -211,7 +216,12 @@ def _count(pointers, documents, values, small, lists, blocks):
                 doc_range = w
 
 
-@njit_no_alloc
+@njit(
+    *(
+        f"const int64[:], const uint32[:], const {values}[:], bool, uint16[:], uint32[:], uint16[:], {values}[:]"
+        for values in VALUE_TYPES
+    )
+)
 def _pack(pointers, documents, values, small, ranges, starts, postings, out):
     at, block = 0, 0
     for t in range(pointers.size - 1):
@@ -239,7 +249,8 @@ def pack(
 ) -> tuple[PostingLists, PostingLists]:
     """Unpacked lists, documents ascending, as small and as large posting lists.
 
-    >>> small, large = pack(np.array([3, 9]), np.array([0, 2, 3]), np.array([0, 20_000, 1]), np.array([1, 2, 7]))
+    >>> documents, values = np.array([0, 20_000, 1], np.uint32), np.array([1, 2, 7], np.uint8)
+    >>> small, large = pack(np.array([3, 9]), np.array([0, 2, 3]), documents, values)
     >>> small.terms.tolist(), small.table().ranges.tolist(), small.postings.tolist()
     ([3], [0, 1], [0, 20000])
     >>> large.terms.tolist(), large.postings.tolist(), large.values.tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from vizsla.kernels.intrinsic import Intrinsic, data_of
+from vizsla.kernels import data_of, intrinsic
 
 
 def _prefetch() -> Callable[..., Any]:
@@ -29,6 +29,6 @@ def _prefetch() -> Callable[..., Any]:
     return fetch
 
 
-prefetch: Any = Intrinsic(_prefetch)
+prefetch: Any = intrinsic(_prefetch)
 """`prefetch(array, i)` has the processor fetch the item of an array at a place; an array and a place of any size will
 do."""

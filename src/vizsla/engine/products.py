@@ -20,7 +20,7 @@ def padded(query: np.ndarray) -> np.ndarray:
     return full
 
 
-@njit_fastsum
+@njit_fastsum("const float32[:,:], const float32[:,:], float32[:,:]")
 def multiply(rows, query, out):
     """Put the products of rows with padded query vectors into `out` [rows, query vectors]: two rows by four vectors."""
     for t in range(0, rows.shape[0] - 1, 2):

@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 BITS = 64
 """Signs that one hash gives; widths are multiples of it."""
@@ -38,7 +38,7 @@ def projected(pointers: np.ndarray, keys: np.ndarray, values: np.ndarray, width:
     return out
 
 
-@njit_no_alloc
+@njit
 def _mixed(key):
     """The bits of a number, mixed (the last steps of splitmix64)."""
     key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -46,7 +46,7 @@ def _mixed(key):
     return key ^ (key >> np.uint64(31))
 
 
-@njit_no_alloc
+@njit("const int64[:], const uint64[:], const float32[:], float32[:,:]")
 def _project(pointers, keys, values, out):
     words = out.shape[1] // BITS
     for row in range(len(pointers) - 1):

@@ -16,7 +16,7 @@ from vizsla.engine.bounds import (
     find_reaching,
 )
 from vizsla.engine.prefetching import prefetch
-from vizsla.kernels import njit_inlined, njit_no_alloc
+from vizsla.kernels import njit, njit_inlined
 
 BIN_BITS = 5
 BINS = 1 << (16 - BIN_BITS)  # as many as 16 bits can reach: damaged lists may add up to more than they should
@@ -55,7 +55,7 @@ class Candidates(NamedTuple):
         )
 
 
-@njit_no_alloc
+@njit
 def come_to(ranges, at, end, doc_range):
     """Go on to the first block that is not before a range; returns its place and whether it is of that range."""
     while at < end and ranges[at] < doc_range:
@@ -63,7 +63,7 @@ def come_to(ranges, at, end, doc_range):
     return at, at < end and ranges[at] == doc_range
 
 
-@njit_no_alloc
+@njit
 def _fetch_next(lists, r, end):
     """Have the postings of the block after r, which are wanted soon, come near while those of r are added up."""
     if r + 1 < end:
@@ -104,7 +104,7 @@ def add_term(small, large, lengths, blocks, at, i, s, doc_range, w, rows, factor
     return True
 
 
-@njit_no_alloc
+@njit
 def refine(small, lengths, terms, w, bounds, candidates, doc_range, essential, offsets):
     """Correct the bounds of some offsets, to which the essential terms have added bitmaps."""
     for j in range(essential):
@@ -119,7 +119,7 @@ def refine(small, lengths, terms, w, bounds, candidates, doc_range, essential, o
                 )  # fmt: skip
 
 
-@njit_no_alloc
+@njit
 def keep(sums, offsets, n, needed):
     """Keep those of the first n offsets whose sums reach what is needed; returns how many they are."""
     kept_count = 0

@@ -20,7 +20,7 @@ from vizsla.engine.range_bounds import BIN_BITS, PROBE, bound_range, come_to, ke
 from vizsla.engine.scores import score_documents
 from vizsla.engine.stop_flag import must_stop
 from vizsla.engine.topk import merge_topk
-from vizsla.kernels import njit_inlined, njit_no_alloc
+from vizsla.kernels import njit, njit_inlined
 
 BITMAP_PROBE = 12  # postings added up in the time it takes to look one document up in a bitmap
 BITMAP_LOAD = 800  # postings added up in the time it takes to add a bitmap
@@ -47,7 +47,7 @@ def _next_range(small, large, blocks, at, order, essential, first):
     return doc_range
 
 
-@njit_no_alloc
+@njit
 def _count_essential(rest, threshold, share):
     """How many terms, those that can add most first, must take part from the start.
 
@@ -59,7 +59,7 @@ def _count_essential(rest, threshold, share):
     return n if rest[0] >= threshold else 0
 
 
-@njit_no_alloc
+@njit
 def _adapt(share, looked_up, probes, postings):
     """Leave out more terms next time if looking documents up was cheap beside adding up the postings, else fewer."""
     cost = looked_up * probes
@@ -68,7 +68,7 @@ def _adapt(share, looked_up, probes, postings):
     return max(share * 0.7, 0.02) if cost > postings else share
 
 
-@njit_no_alloc
+@njit
 def _drop_below(documents, reached, size, threshold):
     """Keep the candidates that still reach the threshold; returns how many they are."""
     kept_count = 0
@@ -127,13 +127,13 @@ def _collect_in_parts(segment, terms, w, bounds, candidates, doc_range, n, to_re
     return size
 
 
-@njit_no_alloc
+@njit
 def _is_clamped(w):
     """Whether there are more length codes than bounds tell apart."""
     return w.norms.shape[1] > w.small.shape[1] // MAX_SMALL
 
 
-@njit_no_alloc
+@njit
 def _has_exact_code(lengths, w, document):
     """Whether bounds know the document's length codes exactly, so that its bound is close to its score."""
     exact = True
@@ -142,7 +142,7 @@ def _has_exact_code(lengths, w, document):
     return exact
 
 
-@njit_no_alloc
+@njit
 def _keep_allowed(allowed, documents, reached, first, end):
     kept_count = first
     for x in range(first, end):
@@ -151,12 +151,12 @@ def _keep_allowed(allowed, documents, reached, first, end):
     return kept_count
 
 
-@njit_no_alloc
+@njit
 def _mean_places(lists, a, z, range_count):
     return (np.float64(lists.starts[z]) - np.float64(lists.starts[a])) / range_count if a < z else 0.0
 
 
-@njit_no_alloc
+@njit
 def _start(small, large, range_count, terms, bounds, candidates):
     """Put everything at its beginning, and estimate what the terms cost."""
     candidates.bins[:] = 0
@@ -174,13 +174,13 @@ def _start(small, large, range_count, terms, bounds, candidates):
         bounds.probes[j] = bounds.probes[j + 1] + probe
 
 
-@njit_no_alloc
+@njit
 def _is_behind(found, k, done, range_count):
     """Whether so few candidates were found in the first ranges that there will hardly be k."""
     return done * EARLY >= range_count and (found + 2) * range_count < BEHIND * k * done
 
 
-@njit_no_alloc
+@njit
 def _search_from(segment, terms, w, unit, bounds, candidates, scoring, sorting, topk, count, guess, stop):
     """Merge a segment's documents into the top k; returns how many documents the top k has.
 
@@ -232,7 +232,7 @@ def _search_from(segment, terms, w, unit, bounds, candidates, scoring, sorting, 
     return count
 
 
-@njit_no_alloc
+@njit
 def search_ranges(segment, terms, w, unit, bounds, candidates, scoring, sorting, topk, count, stop):
     """Merge a segment's documents into the top k; returns how many it has then, or -1 for damage or if stopped."""
     guess = np.int64(0)

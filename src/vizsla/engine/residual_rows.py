@@ -16,7 +16,7 @@ import numpy as np
 from vizsla.engine.arrays import DamagedSegmentError
 from vizsla.engine.centroids import NearestCentroids
 from vizsla.engine.threads import in_threads, processors
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 BITS = (2, 4)
 _SAMPLED = 1 << 18  # distances that buckets are learnt from
@@ -180,7 +180,10 @@ def _bucket_means(distances: np.ndarray, count: int) -> np.ndarray:
     return np.sort(means).astype(np.float32)
 
 
-@njit_no_alloc
+@njit(
+    "const float32[:,:], const int64[:], const float32[:,:], const float32[:], const float32[:], int64, uint8[:,:], "
+    "float32[:]"
+)
 def _encode(rows, assigned, centroids, cuts, means, bits, codes, scales):
     per_byte = 8 // bits
     for t in range(rows.shape[0]):
@@ -198,7 +201,7 @@ def _encode(rows, assigned, centroids, cuts, means, bits, codes, scales):
         scales[t] = np.sqrt(own / stands_for) if stands_for > 0 else 0.0
 
 
-@njit_no_alloc
+@njit("const uint16[:], const uint8[:,:], const float32[:], const float32[:,:], const float32[:], int64, float32[:,:]")
 def _decode(assigned, codes, scales, centroids, means, bits, out):
     """Put the numbers of vectors into `out`; False if one has a centroid that is not there."""
     per_byte, mask = 8 // bits, (1 << bits) - 1

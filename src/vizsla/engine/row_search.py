@@ -13,8 +13,10 @@ from vizsla.engine.blocks import (
     OFFSET_MASK,
     RANGE_BITS,
     RANGE_SIZE,
+    VALUE_TYPES,
     bits_at,
     block_bounds,
+    blocks_type,
     find_block,
     find_posting,
     is_bitmap,
@@ -27,7 +29,7 @@ from vizsla.engine.segment_list import SegmentList
 from vizsla.engine.segment_search import blocks_of, open_terms, score_rows, scratch_of_thread
 from vizsla.engine.stop_flag import failure, must_stop
 from vizsla.engine.weighting import Weightings
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 _MOST_MARKS = 200  # terms at once: a mark is a byte
 _CHECKED, _LEAST_CHECKED = 4, 64  # times k rows are checked first, and at least so many
@@ -146,7 +148,7 @@ def _checked(segments: SegmentList, places: np.ndarray, check: Callable[[int, np
     return passed
 
 
-@njit_no_alloc
+@njit(*(f"{blocks_type(values)}, const int64[:,:], int64, bool[:], uint8[:]" for values in VALUE_TYPES))
 def _mark(lists, blocks, column, mask, stop):
     """Mark the rows of the lists of some terms; False if a list is damaged, or if stopped.
 
@@ -170,7 +172,7 @@ def _mark(lists, blocks, column, mask, stop):
     return True
 
 
-@njit_no_alloc
+@njit
 def _raise_marks(lists, first, last, doc_range, rare, marks, level):
     """Raise the marks of a term's documents in a range that are at a level; False if its block is damaged.
 
@@ -202,7 +204,7 @@ def _raise_marks(lists, first, last, doc_range, rare, marks, level):
     return True
 
 
-@njit_no_alloc
+@njit("const int64[:,:], const uint8[:], const int64[:], int64, int64, const int64[:,:], int64[:]")
 def _measure(table, values, terms, size, range_count, memory, lengths):
     """Open the lists of terms of a segment, a table, and measure how many rows each has; False for damage."""
     small, large, blocks, _, sound = open_terms(table, values, terms, range_count, memory)
@@ -220,7 +222,7 @@ def _measure(table, values, terms, size, range_count, memory, lengths):
     return True
 
 
-@njit_no_alloc
+@njit
 def _intersect_range(small, large, blocks, order, doc_range, rare, marks, count, out):
     """Put the rows of a range that have all terms into `out`; returns how many there are now, -1 for damage.
 
@@ -245,7 +247,9 @@ def _intersect_range(small, large, blocks, order, doc_range, rare, marks, count,
     return count
 
 
-@njit_no_alloc
+@njit(
+    "const int64[:,:], const uint8[:], const int64[:], uint8[:], uint16[:], int64, const int64[:,:], int64[:], uint8[:]"
+)
 def _intersect(table, values, order, marks, spare, size, memory, out, stop):
     """Put the rows that have all terms, whose lists are open in `memory`, into `out`; returns how many there are.
 

@@ -17,7 +17,7 @@ from vizsla.engine.blocks import (
     is_bitmap,
     value_in_bitmap,
 )
-from vizsla.kernels import njit_inlined, njit_no_alloc
+from vizsla.kernels import njit, njit_inlined
 
 PROBE = 3  # postings read in order in the time it takes to look one document up among others
 
@@ -29,6 +29,10 @@ class Terms(NamedTuple):
     spaces: np.ndarray
     blocks: np.ndarray
     """[n, 4] where the small blocks start and end, and the large ones."""
+
+
+TERMS = "Terms(const float64[:], const int64[:], const int64[:,:])"
+"""Its type for kernels."""
 
 
 class ScoringScratch(NamedTuple):
@@ -45,7 +49,7 @@ class ScoringScratch(NamedTuple):
         return cls(np.empty(size), np.empty(size, np.uint32), np.zeros(RANGE_SIZE, np.uint32))
 
 
-@njit_no_alloc
+@njit
 def weight_of(value, code, w, s):
     """The weight of a stored value in a document with a length code; see `Weighting`."""
     if w.linear[s]:
@@ -54,7 +58,7 @@ def weight_of(value, code, w, s):
     return w.constants[s, 0] * (value + w.constants[s, 1] * n) / (value + w.constants[s, 2] * n) + w.constants[s, 3]
 
 
-@njit_no_alloc
+@njit
 def value_at(lists, x):
     """What the posting at x stores."""
     if lists.values.size:
@@ -62,7 +66,7 @@ def value_at(lists, x):
     return np.float64((lists.postings[x] >> np.uint16(RANGE_BITS)) + np.uint16(1))
 
 
-@njit_no_alloc
+@njit
 def score_value(value, place, codes, weight, w, s):
     """The part of a value in the score of the document at a place; negative infinity if it is damaged."""
     code = codes[place]
@@ -71,14 +75,14 @@ def score_value(value, place, codes, weight, w, s):
     return weight * weight_of(value, code, w, s)
 
 
-@njit_no_alloc
+@njit
 def score_posting(lists, x, codes, base, weight, w, s):
     """The part of one posting in its document's score; negative infinity if it is damaged."""
     place = base + np.int64(lists.postings[x] & np.uint16(OFFSET_MASK))
     return score_value(value_at(lists, x), place, codes, weight, w, s)
 
 
-@njit_no_alloc
+@njit
 def _part_of(value, code, term):
     """What `score_value` gives, with the numbers of a term read once and not for every posting."""
     weight, linear, norms, k0, k1, k2, k3 = term
@@ -90,12 +94,12 @@ def _part_of(value, code, term):
     return weight * (k0 * (value + k1 * n) / (value + k2 * n) + k3)
 
 
-@njit_no_alloc
+@njit
 def _offset_of(document):
     return np.uint16(document & np.uint32(OFFSET_MASK))
 
 
-@njit_no_alloc
+@njit
 def _score_found(lists, x, codes, term, documents, j, sums):
     """Add the part of the posting at x to a document's score, if it is the document's."""
     if (lists.postings[x] & np.uint16(OFFSET_MASK)) == _offset_of(documents[j]):
@@ -122,7 +126,7 @@ def _look_up(lists, a, z, codes, term, documents, j, end, sums):
         j += 1
 
 
-@njit_no_alloc
+@njit
 def _read_through(lists, a, z, codes, term, documents, j, end, places, sums):
     """Add a block's part to the scores of the documents j .. end - 1, which are looked for at every posting."""
     for i in range(j, end):
@@ -163,7 +167,7 @@ def _score_list(lists, first, last, codes, weight, w, s, documents, ends, places
     return True
 
 
-@njit_no_alloc
+@njit
 def _score_part(small, large, lengths, terms, w, documents, ends, places, sums):
     """Score as many documents as `ends` has room for."""
     first = 0
@@ -184,7 +188,7 @@ def _score_part(small, large, lengths, terms, w, documents, ends, places, sums):
     return sound
 
 
-@njit_no_alloc
+@njit
 def score_documents(small, large, lengths, terms, w, documents, scoring):
     """Score ascending documents exactly; False if there is damage."""
     size, ends = scoring.ends.size, scoring.ends
@@ -195,7 +199,7 @@ def score_documents(small, large, lengths, terms, w, documents, scoring):
     return True
 
 
-@njit_no_alloc
+@njit
 def add_exactly(lists, first, last, doc_range, codes, weight, w, s, sums, touched):
     """Add a term's weights in a range to its sums and mark the documents it has; False if the block is damaged.
 

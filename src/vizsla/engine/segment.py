@@ -11,7 +11,13 @@ import numpy as np
 
 from vizsla.engine.ann import AnnIndex
 from vizsla.engine.arrays import DamagedSegmentError, freeze
-from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE, Blocks
+from vizsla.engine.blocks import (
+    RANGE_BITS,
+    RANGE_SIZE,
+    VALUE_TYPES,
+    Blocks,
+    blocks_type,
+)
 from vizsla.engine.list_directory import open_lists
 from vizsla.engine.packed_arrays import pack_arrays
 from vizsla.engine.posting_lists import PostingLists, pack
@@ -20,7 +26,7 @@ from vizsla.engine.residual_rows import ResidualRows
 from vizsla.engine.term_sequences import TermSequences
 from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import VectorRows, storage_of, wide_rows
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 _ALL = np.zeros(0, np.bool_)
 MAX_POSTINGS = (1 << 32) - 1  # their places are counted in 32 bits
@@ -45,6 +51,13 @@ class SegmentArrays(NamedTuple):
     documents: int
     first: int
     """The place of the first document among those of all segments."""
+
+
+def segment_type(values: str) -> str:
+    """The type of `SegmentArrays` for kernels, by the type of its values."""
+    return (
+        f"SegmentArrays({blocks_type('uint8')}, {blocks_type(values)}, const uint8[:,:], const bool[:], int64, int64)"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +226,7 @@ def read_only_mask(allowed: np.ndarray | None) -> np.ndarray:
     return mask
 
 
-@njit_no_alloc
+@njit
 def open_in_both(small, large, terms, range_count, small_blocks, large_blocks, places, blocks, maxima):
     """Put the blocks of terms into arrays, where they start and end into `blocks`, largest values into `maxima`.
 
@@ -250,7 +263,12 @@ def smallest_type(array: np.ndarray) -> np.ndarray:
     return array.astype(kind, copy=False)
 
 
-@njit_no_alloc
+@njit(
+    *(
+        f"const int64[:], const uint32[:], const {values}[:], int64, int64[:], uint32[:], {values}[:]"
+        for values in VALUE_TYPES
+    )
+)
 def _sort_by_term(pointers, indices, values, documents_count, free, documents, out):
     """Put the postings of rows where the lists of their terms are; `free`: where each list goes on."""
     for row in range(pointers.size - 1):

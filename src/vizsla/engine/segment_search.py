@@ -1,7 +1,7 @@
 """The top k of queries in one segment: one call of a kernel, whatever it takes.
 
 The kernel gets its arrays in tables, see `packed_arrays.py`: one for a segment and the weightings of a model, one for
-the memory that a thread works in. A kernel that reads a table must not count references, so it is an `njit_no_alloc`,
+the memory that a thread works in. A kernel that reads a table must not count references, so it is an `njit`,
 and no other kind of kernel may call it: it would free the arrays.
 """
 
@@ -14,7 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE, Blocks
+from vizsla.engine.blocks import (
+    RANGE_BITS,
+    RANGE_SIZE,
+    VALUE_TYPES,
+    Blocks,
+)
 from vizsla.engine.bounds import Bounds, bound_terms
 from vizsla.engine.packed_arrays import (
     pack_arrays,
@@ -42,7 +47,7 @@ from vizsla.engine.segment import Segment, SegmentArrays, open_in_both, read_onl
 from vizsla.engine.stop_flag import must_stop
 from vizsla.engine.topk import SortScratch, TopK
 from vizsla.engine.weighting import Weightings
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 Masks = Sequence[np.ndarray | None]
 """For each segment a mask of the documents that may be found; None for all."""
@@ -127,7 +132,7 @@ def scratch_of_thread(k: int, terms: int, range_count: int, width: int | None = 
     _local.scratch = scratch
 
 
-@njit_no_alloc
+@njit
 def _directories_of(table):
     """Where the small and the large lists of a prepared segment are."""
     maxima = read_float64(table, 6)
@@ -137,7 +142,7 @@ def _directories_of(table):
     )
 
 
-@njit_no_alloc
+@njit
 def blocks_of(table, values, t):
     """The small and the large blocks that `open_terms` has put into the memory `t`, and where each term has its own."""
     return (
@@ -147,7 +152,7 @@ def blocks_of(table, values, t):
     )
 
 
-@njit_no_alloc
+@njit
 def open_terms(table, values, numbers, range_count, memory):
     """The small and the large blocks of a query's terms, and where they start and end; whether they are sound."""
     small_words, large_words = _directories_of(table)
@@ -158,7 +163,13 @@ def open_terms(table, values, numbers, range_count, memory):
     return small, large, blocks, maxima, sound
 
 
-@njit_no_alloc
+@njit(
+    *(
+        f"const int64[:,:], const uint8[:,:], const {values}[:], const int64[:], const int64[:], const float64[:], "
+        "const uint32[:], const float64[:], const int64[:,:], float32[:], uint8[:]"
+        for values in VALUE_TYPES
+    )
+)
 def score_rows(table, lengths, values, numbers, spaces, weights, documents, sums, memory, scores, stop):
     """Put the exact scores of ascending documents of a prepared segment into `scores`; False for damage or if stopped.
 
@@ -181,7 +192,7 @@ def score_rows(table, lengths, values, numbers, spaces, weights, documents, sums
     return True
 
 
-@njit_no_alloc
+@njit
 def _bounds_of(t):
     return Bounds(
         write_int64(t, 0), write_int64(t, 1), write_uint16_rows(t, 2), write_float64(t, 3), write_float64(t, 4),
@@ -189,7 +200,7 @@ def _bounds_of(t):
     )  # fmt: skip
 
 
-@njit_no_alloc
+@njit
 def _candidates_of(t):
     return Candidates(
         write_uint32(t, 5), write_uint16(t, 6), write_int32(t, 7), write_uint16(t, 8), write_uint16(t, 9),
@@ -197,12 +208,12 @@ def _candidates_of(t):
     )  # fmt: skip
 
 
-@njit_no_alloc
+@njit
 def _scoring_of(t):
     return ScoringScratch(write_float64(t, 12), write_uint32(t, 13), write_uint32(t, 14))
 
 
-@njit_no_alloc
+@njit
 def _sorting_of(t):
     return SortScratch(
         write_float32(t, 15), write_uint32(t, 16), write_uint32(t, 17), write_uint32(t, 18), write_int64(t, 19),
@@ -210,7 +221,7 @@ def _sorting_of(t):
     )  # fmt: skip
 
 
-@njit_no_alloc
+@njit
 def _weightings_of(t):
     return Weightings(
         write_bool(t, 8), write_float64_rows(t, 9), write_float64_rows(t, 10), write_float64_rows(t, 11),
@@ -218,7 +229,13 @@ def _weightings_of(t):
     )  # fmt: skip
 
 
-@njit_no_alloc
+@njit(
+    *(
+        f"const int64[:,:], const uint8[:,:], const {values}[:], const int64[:], const int64[:], const int64[:], "
+        "const int64[:], const float64[:], float64, const int64[:,:], float32[:,:], int64[:,:], int64[:], uint8[:]"
+        for values in VALUE_TYPES
+    )
+)
 def search_segment(
     table, lengths, values, facts, pointers, numbers, spaces, weights, expected, memory, scores, places, counts, stop
 ):  # fmt: skip

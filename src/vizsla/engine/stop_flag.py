@@ -8,10 +8,10 @@ from __future__ import annotations
 from vizsla import stopping
 from vizsla.engine.arrays import DamagedSegmentError
 from vizsla.errors import StoppedError
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 
-@njit_no_alloc
+@njit
 def must_stop(stop):
     """Whether to give up. `stop`: one byte; 0 goes on, 1 stops, and n stops at the n-th look (see `Stop`)."""
     if stop[0] == 0:

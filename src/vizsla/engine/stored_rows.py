@@ -9,7 +9,7 @@ import numpy as np
 from vizsla.engine.arrays import read_only
 from vizsla.engine.residual_rows import ResidualRows
 from vizsla.engine.vector_rows import ScaledRows, VectorRows, widen
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 _FLOATS, _HALVES, _SCALED, _RESIDUAL = 0, 1, 2, 3
 
@@ -36,6 +36,13 @@ class StoredRows(NamedTuple):
     assigned: np.ndarray
 
 
+STORED_ROWS = (
+    "StoredRows(int64, const int64[:], int64, const float32[:,:], const uint16[:,:], const int8[:,:], "
+    "const uint8[:,:], const float32[:], const float32[:,:], const float32[:,:], const uint16[:])"
+)
+"""Its type for kernels."""
+
+
 def stored_rows(vectors: VectorRows, starts: np.ndarray) -> StoredRows:
     """The arrays of token vectors for the kernels."""
     none = np.zeros((0, 1), np.float32)
@@ -54,7 +61,7 @@ def stored_rows(vectors: VectorRows, starts: np.ndarray) -> StoredRows:
     return StoredRows(kind, read_only(starts), len(vectors), *map(read_only, arrays))
 
 
-@njit_no_alloc
+@njit
 def read_row(rows, t, bits, row):
     """Put a token's vector into `row`; `bits` is the same memory as whole numbers. False if its centroid is missing."""
     if rows.kind == _HALVES:
@@ -72,7 +79,7 @@ def read_row(rows, t, bits, row):
     return True
 
 
-@njit_no_alloc
+@njit
 def _read_residual(centroid, codes, table, scale, row):
     """The sum of a centroid and the residuals that codes stand for, scaled; inner loops have a fixed length."""
     whole = row.size // table.shape[1]

@@ -1,8 +1,8 @@
-"""The table look-up of ARM processors: sixteen bytes at a time, each gives the place of a byte in a table of sixteen.
+"""The table look-up of processors: sixteen bytes at a time, each gives the place of a byte in a table of sixteen.
 
 A byte of a bitmap (see `blocks.py`) has the two bits of four documents, so half a byte, a number below sixteen, has
 those of two. One look-up gives one byte of the bounds of sixteen documents, where a multiplication gives the bounds of
-eight and takes longer than four look-ups.
+eight and takes longer than four look-ups. It is one instruction: `tbl` of ARM, `pshufb` of x86-64 since its level v2.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from vizsla.engine.blocks import WORDS
-from vizsla.kernels.intrinsic import Intrinsic, data_of
+from vizsla.kernels import MODE, data_of, intrinsic
 
-HAS_TABLE_LOOKUP = platform.machine() in ("aarch64", "arm64")
 WORDS_AT_A_TIME = 8
+_ON_THIS_MACHINE = (
+    "llvm.aarch64.neon.tbl1.v16i8" if platform.machine() in ("aarch64", "arm64") else "llvm.x86.ssse3.pshuf.b.128"
+)
 
 
 def _add_words() -> Callable[..., Any]:
@@ -50,7 +52,9 @@ def _add_words() -> Callable[..., Any]:
     def add_words(typing_context, sums, first, postings, at, one, two, more):  # noqa: ARG001 (numba asks for these)
         def generate(context, builder, signature, arguments):
             to, words = (data_of(context, builder, signature, arguments, i) for i in (0, 2))
-            name, kind = "llvm.aarch64.neon.tbl1.v16i8", ir.FunctionType(sixteen_bytes, [sixteen_bytes] * 2)
+            # A build defines the instruction of each target under this name; see kernel_build/machine_code.py.
+            name = "vizsla_table_lookup" if MODE == "build" else _ON_THIS_MACHINE
+            kind = ir.FunctionType(sixteen_bytes, [sixteen_bytes] * 2)
             look_up = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
             tables = tables_of(builder, arguments[4:])
             word = builder.gep(words, [arguments[3]])
@@ -73,7 +77,7 @@ def _add_words() -> Callable[..., Any]:
     return add_words
 
 
-add_words: Any = Intrinsic(_add_words)
+add_words: Any = intrinsic(_add_words)
 """`add_words(sums, first, postings, at, one, two, more)` adds eight words of a bitmap, which start at `at`.
 
 The sums of their first documents start at `first`; documents of the values 1, 2, and 3 or 4 get `one`, `two`, and

@@ -16,7 +16,7 @@ import numpy as np
 from vizsla import stopping
 from vizsla.engine.arrays import DamagedSegmentError, freeze
 from vizsla.engine.stop_flag import failure, must_stop
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 BREAK, HOLE = (1 << 32) - 1, (1 << 32) - 2
 ANY_FIELD = -1
@@ -131,7 +131,7 @@ def rows_with_phrase(sequences: TermSequences, rows: np.ndarray, pattern: Phrase
     return out
 
 
-@njit_no_alloc
+@njit
 def _follow(numbers, a, z, terms, offsets):
     """Whether the terms stand in their places somewhere in a .. z - 1, all in one field.
 
@@ -167,7 +167,7 @@ def _follow(numbers, a, z, terms, offsets):
     return False
 
 
-@njit_no_alloc
+@njit
 def _are_near(numbers, a, z, terms, offsets, previous, slop, found, stop):
     """Whether the terms stand near their places somewhere in a .. z - 1; equal terms take places from left to right.
 
@@ -197,7 +197,7 @@ def _are_near(numbers, a, z, terms, offsets, previous, slop, found, stop):
     return False
 
 
-@njit_no_alloc
+@njit
 def row_has_phrase(numbers, starts, row, terms, offsets, previous, slop, field, places, stop):
     """1 if a row has a phrase, 0 if it has not, -1 if the arrays are damaged. `places`: memory for each term."""
     if row < 0 or row + 1 >= starts.size:
@@ -222,7 +222,10 @@ def row_has_phrase(numbers, starts, row, terms, offsets, previous, slop, field, 
     return 0
 
 
-@njit_no_alloc
+@njit(
+    "const uint32[:], const int64[:], const int64[:], const uint32[:], const int64[:], const int64[:], int64, int64, "
+    "int64[:], bool[:], uint8[:]"
+)
 def _find_phrases(numbers, starts, rows, terms, offsets, previous, slop, field, places, out, stop):
     """Mark the rows that have a phrase; False if the arrays are damaged, or if stopped."""
     for x in range(rows.size):

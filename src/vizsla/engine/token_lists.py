@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from vizsla.engine.arrays import DamagedSegmentError, read_only
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class TokenLists:
         return np.array_equal(again.starts, self.starts) and np.array_equal(again.documents, self.documents)
 
 
-@njit_no_alloc
+@njit("const uint16[:], const int64[:], int64[:], int64[:]")
 def _count(assigned, token_starts, last, starts):
     """Put into zeros where each list begins, and return how long all are; `last`: memory for each centroid.
 
@@ -85,7 +85,7 @@ def _count(assigned, token_starts, last, starts):
     return starts[last.size]
 
 
-@njit_no_alloc
+@njit("const uint16[:], const int64[:], int64[:], int64[:], uint32[:]")
 def _invert(assigned, token_starts, last, free, documents):
     """Fill the lists by a counting sort; `free`: where each goes on, `last`: memory for each centroid."""
     last[:] = -1

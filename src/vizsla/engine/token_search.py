@@ -16,11 +16,14 @@ import numpy as np
 from vizsla.engine.arrays import read_only
 from vizsla.engine.products import multiply, padded
 from vizsla.engine.stop_flag import failure, must_stop
-from vizsla.engine.stored_rows import read_row
+from vizsla.engine.stored_rows import (
+    STORED_ROWS,
+    read_row,
+)
 from vizsla.engine.threads import in_threads, pool
 from vizsla.engine.token_lists import TokenLists
 from vizsla.engine.token_rows import TokenRows
-from vizsla.kernels import njit_fastsum, njit_no_alloc
+from vizsla.kernels import njit, njit_fastsum
 from vizsla.stopping import carried, flag
 
 _BINS = 4096
@@ -28,7 +31,7 @@ _MULTIPLIED, _PROBING, _SUMMED, _REFINED = 2048, 8, 20_000, 64
 """What is worth a thread: so many centroids, query vectors, documents in lists, and documents to refine."""
 
 
-@njit_no_alloc
+@njit("const float32[:,:], int64, int64, float32[:], float32[:,:], int64[:,:]")
 def _best_centroids(scores, first, count, least, best, which):
     """The `count` best centroids of the query vectors from `first` on, highest first; a heap of the best for each.
 
@@ -59,7 +62,7 @@ def _best_centroids(scores, first, count, least, best, which):
             _sift_down(best[q], which[q], size, score, c)
 
 
-@njit_no_alloc
+@njit
 def _sift_up(heap, which, place, score, c):
     while place > 0 and heap[(place - 1) >> 1] > score:
         heap[place], which[place] = heap[(place - 1) >> 1], which[(place - 1) >> 1]
@@ -67,7 +70,7 @@ def _sift_up(heap, which, place, score, c):
     heap[place], which[place] = score, c
 
 
-@njit_no_alloc
+@njit
 def _sift_down(heap, which, size, score, c):
     """Replace the lowest of the first `size`."""
     place = 0
@@ -84,7 +87,10 @@ def _sift_down(heap, which, size, score, c):
     heap[place], which[place] = score, c
 
 
-@njit_no_alloc
+@njit(
+    "const float32[:,:], const int64[:,:], const int64[:], const uint32[:], int64, int64, float32[:], int32[:], "
+    "int64[:], uint8[:]"
+)
 def _probe(best, which, starts, documents, first, last, gains, marks, met, stop):
     """Add up what the documents from `first` to `last` gain by the lists of the best centroids.
 
@@ -116,7 +122,7 @@ def _probe(best, which, starts, documents, first, last, gains, marks, met, stop)
     return count
 
 
-@njit_no_alloc
+@njit
 def _first_from(documents, start, end, least):
     """Where the documents of a list begin that are `least` or higher."""
     if least == 0:
@@ -130,7 +136,7 @@ def _first_from(documents, start, end, least):
     return start
 
 
-@njit_no_alloc
+@njit("int64[:], const float32[:], const bool[:], int64, int64[:]")
 def _keep_best(met, gains, allowed, depth, counts):
     """Put at least the `depth` best of the documents that are met and allowed to the front: by counts of their gains.
 
@@ -159,7 +165,7 @@ def _keep_best(met, gains, allowed, depth, counts):
     return kept
 
 
-@njit_no_alloc
+@njit("const int64[:,:], int32[:], int32[:], int32[:]")
 def _by_centroid(which, free, starts, queries):
     """For each centroid the query vectors that probe it: where its list begins, and all lists.
 
@@ -178,7 +184,10 @@ def _by_centroid(which, free, starts, queries):
             free[c] += 1
 
 
-@njit_fastsum
+@njit_fastsum(
+    f"{STORED_ROWS}, const uint16[:], const int32[:], const int32[:], const float32[:,:], const float32[:], "
+    "const int64[:], float32[:], uint32[:], float32[:], float32[:], uint8[:]"
+)
 def _refine(rows, assigned, probing_starts, probing, query, least, documents, best, bits, row, out, stop):
     """The sums of documents by the tokens whose centroids are probed; False for damage or if stopped.
 

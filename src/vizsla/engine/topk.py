@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 DIGIT = 256
 
@@ -41,7 +41,7 @@ class SortScratch(NamedTuple):
         )
 
 
-@njit_no_alloc
+@njit
 def _sort_digit(keys, order, other, counts, shift, size):
     """One round of a radix sort: `order` by one digit of the keys into `other`, otherwise left as it is."""
     counts[:] = 0
@@ -56,7 +56,7 @@ def _sort_digit(keys, order, other, counts, shift, size):
         counts[d] += 1
 
 
-@njit_no_alloc
+@njit
 def _sort_descending(scratch, size):
     """Put the places of the first scores into `scratch.order`, highest first, equal ones as they come.
 
@@ -73,7 +73,7 @@ def _sort_descending(scratch, size):
     _sort_digit(keys, other, order, counts, np.uint32(24), size)
 
 
-@njit_no_alloc
+@njit
 def merge_topk(topk, count, scores, documents, first, scratch):
     """Merge new documents, ascending and all later than those so far, into the top k; returns how many it has now.
 

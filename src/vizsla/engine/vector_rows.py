@@ -12,7 +12,7 @@ import numpy as np
 
 from vizsla.engine.residual_rows import ResidualRows
 from vizsla.errors import VizslaError
-from vizsla.kernels import njit_fastsum, njit_no_alloc
+from vizsla.kernels import njit, njit_fastsum
 
 MAX_CODE = 127
 """The largest number of a vector in 8 bits, before it is scaled."""
@@ -112,7 +112,7 @@ def products(queries: np.ndarray, rows: VectorRows, a: int, z: int) -> np.ndarra
     return scores
 
 
-@njit_fastsum
+@njit_fastsum("const float32[:,:], const int8[:,:], float32[:,:]")
 def _multiply(queries, codes, out):
     for i in range(codes.shape[0]):
         for q in range(queries.shape[0]):
@@ -140,7 +140,7 @@ def _widened(chunk: np.ndarray) -> np.ndarray:
     return bits.view(np.float32)
 
 
-@njit_no_alloc
+@njit("const uint16[:], uint32[:], float32[:]")
 def widen(narrow, bits, wide):
     """Sign and fraction to where 32 bits have them, and the exponent, which is then too small by 112, put right.
 
@@ -153,7 +153,7 @@ def widen(narrow, bits, wide):
         wide[i] *= _SHIFT
 
 
-@njit_fastsum
+@njit_fastsum("const float32[:,:], const uint16[:,:], uint32[:], float32[:], float32[:,:]")
 def _multiply_halves(queries, codes, bits, row, out):
     """Products with vectors in 16 bits; `bits` and `row`: the same memory for one of them."""
     for i in range(codes.shape[0]):

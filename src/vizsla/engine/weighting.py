@@ -93,3 +93,7 @@ class Weightings(NamedTuple):
             np.stack([w.small_weights(width).ravel() for w in weightings]),
             np.array([min(c, width) - 1 for c in codes], np.int64),
         )
+
+
+WEIGHTINGS = "Weightings(const bool[:], const float64[:,:], const float64[:,:], const float64[:,:], const int64[:])"
+"""Its type for kernels."""

@@ -1,9 +1,9 @@
 """Kernels: functions over arrays that are compiled when the package is built.
 
 A kernel is written as a Python function with one of the decorators below. The types that Python calls it with are
-listed beside it; a kernel without a list is called by other kernels alone. The build (folder `kernel_build`) compiles all
-of them with numba and LLVM into one extension module, `_native`, with a version for each kind of processor. Here the
-name of a function becomes the compiled one, so neither numba nor a compiler is needed when Vizsla runs.
+listed beside it; a kernel without a list is called by other kernels alone. The build (folder `kernel_build`) compiles
+all of them with numba and LLVM into one extension module, `_native`, with a version for each kind of processor. Here
+the name of a function becomes the compiled one, so neither numba nor a compiler is needed when Vizsla runs.
 
 `VIZSLA_KERNELS=jit` compiles kernels with numba when they are called, for development; `VIZSLA_KERNELS=x86-64-v2`
 takes the version for older processors.

@@ -18,7 +18,7 @@ DECORATORS = ("@njit", "@njit_inlined", "@njit_fastsum")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _STATEMENT = re.compile(r"(?:async )?(?:def|class) (\w+)|(\w+)(?:: [^=]+)? = ")
 _FIELD = re.compile(r" {4}\w+: ")
-_TEXTS = re.compile(r'\"\"\"[\s\S]*?\"\"\"')
+_TEXTS = re.compile(r"\"\"\"[\s\S]*?\"\"\"")
 _COMMENT = re.compile(r"(^|  )#.*$")
 _IMPORT = re.compile(r"^from (vizsla[\w.]*) import (\((?:[^)]*)\)|[^\n(]*)", re.MULTILINE)
 
@@ -59,8 +59,7 @@ class Sources:
             if place in found or place[1] not in home.statements:
                 continue
             found[place] = text = home.statements[place[1]]
-            for word in set(_NAME.findall(text)):
-                todo.append(home.imports.get(word, (home.name, word)))
+            todo += [home.imports.get(word, (home.name, word)) for word in set(_NAME.findall(text))]
         return found
 
     def digest(self, module: str, name: str) -> str:

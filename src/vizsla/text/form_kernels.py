@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 from vizsla.text.words import PLAIN
 
 # Where number_words stands, so that it can go on after the table of new forms has been enlarged.
@@ -18,7 +18,7 @@ _HASH_SEED, _HASH_FACTOR = 0xCBF29CE484222325, 0x100000001B3  # FNV-1a, over cod
 _KEY_FACTOR = 0x9E3779B97F4A7C15
 
 
-@njit_no_alloc
+@njit
 def _next_form(codes, at, end, plain, classes, transitions, accepting, longest):
     """As `next_word`, with the key of the word; a state that a run of plain characters keeps is looked at once.
 
@@ -62,7 +62,7 @@ def _next_form(codes, at, end, plain, classes, transitions, accepting, longest):
     return end, end, np.uint64(0)
 
 
-@njit_no_alloc
+@njit
 def _key_of(codes, at, stop):
     """The key of a form, as `_next_form` gives it."""
     key = np.uint64(0)
@@ -75,7 +75,7 @@ def _key_of(codes, at, stop):
     return key | np.uint64(stop - at) << np.uint64(56) if key != 0 else key
 
 
-@njit_no_alloc
+@njit
 def _tag_of(codes, at, stop, key):
     """The hash of a form in 32 bits."""
     if key != 0:
@@ -86,7 +86,7 @@ def _tag_of(codes, at, stop, key):
     return np.uint32((h ^ (h >> np.uint64(32))) & np.uint64(0xFFFFFFFF))
 
 
-@njit_no_alloc
+@njit
 def _same(codes, at, stop, others, start):
     for x in range(stop - at):
         if others[start + x] != codes[at + x]:
@@ -94,7 +94,7 @@ def _same(codes, at, stop, others, start):
     return True
 
 
-@njit_no_alloc
+@njit
 def _find_form(codes, at, stop, key, tag, shorts, slots, arena):
     """The number of a known form; -1 if it is not there. Another thread may add forms meanwhile.
 
@@ -122,7 +122,11 @@ def _find_form(codes, at, stop, key, tag, shorts, slots, arena):
     return np.int64(-1)
 
 
-@njit_no_alloc
+@njit(
+    "const uint32[:], const int64[:], const uint8[:,:], const uint8[:], const uint8[:,:], const bool[:], int64, "
+    "const uint64[:,:], const uint64[:], const uint32[:], int32[:], uint32[:], int64[:,:], int64[:], int32[:], "
+    "int64[:]"
+)
 def number_words(
     codes, bounds, plain, classes, transitions, accepting, longest, shorts, slots, arena,
     new_slots, new_hashes, new_places, state, words, ends,
@@ -161,7 +165,7 @@ def number_words(
     return True
 
 
-@njit_no_alloc
+@njit
 def _find_new(codes, at, stop, tag, slots, hashes, places, count):
     """The place of a form among the new ones; `count`, how many there are, if it is not there."""
     mask = slots.size - 1
@@ -175,7 +179,10 @@ def _find_new(codes, at, stop, tag, slots, hashes, places, count):
     return count
 
 
-@njit_no_alloc
+@njit(
+    "const uint32[:], const int64[:,:], const uint32[:], const uint64[:,:], const uint64[:], const uint32[:], "
+    "uint64[:], int64[:]"
+)
 def find_forms(codes, places, tags, shorts, slots, arena, keys, numbers):
     """Put the keys of forms at some places into `keys`, and their numbers into `numbers`, -1 for each not known."""
     for n in range(numbers.size):
@@ -184,7 +191,7 @@ def find_forms(codes, places, tags, shorts, slots, arena, keys, numbers):
         numbers[n] = _find_form(codes, at, stop, keys[n], tags[n], shorts, slots, arena)
 
 
-@njit_no_alloc
+@njit
 def _put(tag, value, slots):
     """Put a value into the first free slot for a hash."""
     mask = slots.size - 1
@@ -194,7 +201,7 @@ def _put(tag, value, slots):
     slots[slot] = value
 
 
-@njit_no_alloc
+@njit
 def _put_short(tag, key, value, shorts):
     mask = shorts.shape[0] - 1
     slot = np.int64(tag) & mask
@@ -204,7 +211,10 @@ def _put_short(tag, key, value, shorts):
     shorts[slot, 0] = key
 
 
-@njit_no_alloc
+@njit(
+    "const uint32[:], const int64[:,:], const uint32[:], const uint64[:], const int64[:], int64, int64, uint64[:,:], "
+    "uint64[:], uint32[:]"
+)
 def add_forms(codes, places, tags, keys, chosen, first, used, shorts, slots, arena):
     """Add the chosen forms to tables with enough room; their numbers count up from `first`. Returns what is used."""
     for x in range(chosen.size):
@@ -222,7 +232,7 @@ def add_forms(codes, places, tags, keys, chosen, first, used, shorts, slots, are
     return used
 
 
-@njit_no_alloc
+@njit("const uint64[:,:], uint64[:,:]")
 def fill_shorts(old, shorts):
     """Fill an empty hash table of forms with keys from another one."""
     for x in range(old.shape[0]):
@@ -231,7 +241,7 @@ def fill_shorts(old, shorts):
             _put_short(tag, old[x, 0], old[x, 1], shorts)
 
 
-@njit_no_alloc
+@njit("const uint64[:], uint64[:]")
 def fill_slots(old, slots):
     """Fill an empty hash table of other forms from another one."""
     for x in range(old.size):
@@ -239,7 +249,7 @@ def fill_slots(old, slots):
             _put(np.uint32(old[x] >> np.uint64(32)), old[x], slots)
 
 
-@njit_no_alloc
+@njit("const uint32[:], int64, int32[:]")
 def fill_new_slots(hashes, count, slots):
     """Fill an empty hash table of new forms."""
     for n in range(count):

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from vizsla.kernels import njit_no_alloc
-from vizsla.text.stored_texts import text_begin
+from vizsla.kernels import njit
+from vizsla.text.stored_texts import SIZE_TYPES, text_begin
 
 _DIGITS = 18
 _END = 10  # a line break stands between ids that are read together
 
 
-@njit_no_alloc
+@njit
 def _split(data, begin, end):
     """Where the number of the text from `begin` to `end` begins, and the number."""
     p = end
@@ -32,7 +32,7 @@ def _split(data, begin, end):
     return p, number
 
 
-@njit_no_alloc
+@njit(*(f"const uint8[:], const {sizes}[:], int64[:], int64[:], int64[:]" for sizes in SIZE_TYPES))
 def split_all(data, sizes, begins, ends, numbers):
     """Put into `begins`, `ends` and `numbers` where each text and its number begin, and the number."""
     place = np.int64(0)
@@ -45,7 +45,7 @@ def split_all(data, sizes, begins, ends, numbers):
     return True
 
 
-@njit_no_alloc
+@njit
 def _compare(a, a_begin, a_end, a_number, b, b_begin, b_end, b_number):
     """Below 0, 0 or above 0, as one text comes before another, is equal, or comes after it."""
     shared = min(a_end - a_begin, b_end - b_begin)
@@ -60,7 +60,7 @@ def _compare(a, a_begin, a_end, a_number, b, b_begin, b_end, b_number):
     return 0
 
 
-@njit_no_alloc
+@njit("const uint8[:], const int64[:], const int64[:], const int64[:], uint32[:], uint32[:]")
 def sort(data, begins, ends, numbers, order, work):
     """Sort texts by merging; returns whether the result lies in `work` and not in `order`."""
     width, count, in_work = 1, order.size, False
@@ -84,7 +84,7 @@ def sort(data, begins, ends, numbers, order, work):
     return in_work
 
 
-@njit_no_alloc
+@njit("const uint8[:], const int64[:], const int64[:], const int64[:], const uint32[:]")
 def are_sorted(data, begins, ends, numbers, order):
     """How many texts come in the right order, from the first on; all, if they are sorted."""
     for i in range(1, order.size):
@@ -95,7 +95,7 @@ def are_sorted(data, begins, ends, numbers, order):
     return order.size
 
 
-@njit_no_alloc
+@njit("const uint8[:], const int64[:], const int64[:], const int64[:], bool[:]")
 def mark_firsts(data, begins, ends, numbers, firsts):
     """Mark the texts that do not count on from the one before; returns how many."""
     total = 0
@@ -109,7 +109,7 @@ def mark_firsts(data, begins, ends, numbers, firsts):
     return total
 
 
-@njit_no_alloc
+@njit("const uint8[:], const int64[:], const int64[:], const int64[:], const uint32[:], const uint32[:]")
 def overlap(data, begins, ends, numbers, runs, order):
     """Whether an id that is not empty is in two runs; without `runs` each has one row."""
     for i in range(1, order.size):
@@ -122,7 +122,7 @@ def overlap(data, begins, ends, numbers, runs, order):
     return False
 
 
-@njit_no_alloc
+@njit
 def _digits(number):
     """How many digits a number has."""
     count = 1
@@ -132,7 +132,7 @@ def _digits(number):
     return count
 
 
-@njit_no_alloc
+@njit
 def _run_of(runs, places, bits, row):
     """The run of a row that is before the end of all runs."""
     low, high = np.int64(places[row >> bits]), np.int64(places[(row >> bits) + 1]) + 1
@@ -145,7 +145,13 @@ def _run_of(runs, places, bits, row):
     return low
 
 
-@njit_no_alloc
+@njit(
+    *(
+        f"const uint8[:], const {sizes}[:], const int64[:], const uint32[:], const int64[:], int64, int64, int64, "
+        "const int64[:], int64[:,:]"
+        for sizes in SIZE_TYPES
+    )
+)
 def measure(data, sizes, starts, runs, places, bits, count, first, rows, measured):
     """Measure the ids of those rows that are here: put into `measured[0]` where the first ids of their runs begin, into
     `measured[1]` how many bytes each has with a line break after it, and into `measured[2]` what number each ends with;
@@ -180,7 +186,7 @@ def measure(data, sizes, starts, runs, places, bits, count, first, rows, measure
     return found
 
 
-@njit_no_alloc
+@njit("int64[:,:]")
 def add_up(measured):
     """Make of the sizes of measured ids where they end, one after the other; returns where the last one ends."""
     total = np.int64(0)
@@ -190,7 +196,7 @@ def add_up(measured):
     return total
 
 
-@njit_no_alloc
+@njit("const uint8[:], int64, int64, const int64[:], const int64[:,:], uint8[:]")
 def gather(data, count, first, rows, measured, out):
     """Put the measured ids of those rows that are here into `out`, with a line break after each.
 
@@ -218,7 +224,13 @@ def gather(data, count, first, rows, measured, out):
     return breaks
 
 
-@njit_no_alloc
+@njit(
+    *(
+        f"const uint8[:], const {sizes}[:], const int64[:], const uint32[:], const uint32[:], const uint8[:], "
+        "const int64[:], const int64[:], int64[:,:]"
+        for sizes in SIZE_TYPES
+    )
+)
 def find(data, sizes, starts, runs, order, wanted, wanted_sizes, wanted_starts, found):
     """Put into `found` where each text is, and how often: its row with `runs`, its place in `order` without them.
 
@@ -250,7 +262,7 @@ def find(data, sizes, starts, runs, order, wanted, wanted_sizes, wanted_starts, 
     return True
 
 
-@njit_no_alloc
+@njit
 def _place(data, sizes, starts, order, wanted, begin, end, number, after):
     """How many texts come before one, or with `after` = 1 before it or with it; -1 if the arrays are damaged."""
     low, high = 0, order.size

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 _STEP_2 = (
     "ational ate,tional tion,enci ence,anci ance,izer ize,bli ble,alli al,entli ent,eli e,ousli ous,"
@@ -40,7 +40,7 @@ _RULES_2, _RULES_3, _RULES_4 = _rules(_STEP_2), _rules(_STEP_3), _rules(_STEP_4)
 _A, _E, _I, _O, _U, _Y, _S, _L, _Z, _W, _X, _D, _N, _G, _T, _B = (ord(c) for c in "aeiouyslzwxdngtb")
 
 
-@njit_no_alloc
+@njit("const uint8[:], int64")
 def _consonant(w, i):
     c = w[i]
     if c == _A or c == _E or c == _I or c == _O or c == _U:
@@ -56,7 +56,7 @@ def _consonant(w, i):
     return True
 
 
-@njit_no_alloc
+@njit
 def _measure(w, n):
     """How often a vowel is followed by a consonant among the first n letters: Porter's m."""
     m = 0
@@ -69,7 +69,7 @@ def _measure(w, n):
     return m
 
 
-@njit_no_alloc
+@njit
 def _has_vowel(w, n):
     for i in range(n):
         if not _consonant(w, i):
@@ -77,12 +77,12 @@ def _has_vowel(w, n):
     return False
 
 
-@njit_no_alloc
+@njit
 def _double_consonant(w, n):
     return n >= 2 and w[n - 1] == w[n - 2] and _consonant(w, n - 1)
 
 
-@njit_no_alloc
+@njit
 def _short_end(w, n):
     """The first n letters end consonant, vowel, consonant, and the last is not w, x or y: Porter's *o."""
     if n < 3 or not _consonant(w, n - 1) or _consonant(w, n - 2) or not _consonant(w, n - 3):
@@ -91,7 +91,7 @@ def _short_end(w, n):
     return c != _W and c != _X and c != _Y
 
 
-@njit_no_alloc
+@njit
 def _ends(w, n, rule):
     length = rule[0]
     if length > n:
@@ -102,7 +102,7 @@ def _ends(w, n, rule):
     return True
 
 
-@njit_no_alloc
+@njit
 def _apply_rules(w, n, rules):
     """Steps 2 and 3: the first rule whose suffix fits decides; it replaces where m > 0 before the suffix."""
     for r in range(rules.shape[0]):
@@ -117,7 +117,7 @@ def _apply_rules(w, n, rules):
     return n
 
 
-@njit_no_alloc
+@njit
 def _plural_and_past(w, n):
     """Steps 1a and 1b."""
     if w[n - 1] == _S:
@@ -153,7 +153,7 @@ def _plural_and_past(w, n):
     return n
 
 
-@njit_no_alloc
+@njit
 def _longer_suffix(w, n):
     """Step 4: drop the first suffix that fits where m > 1 before it; -ion only after s or t."""
     for r in range(_RULES_4.shape[0]):
@@ -166,7 +166,7 @@ def _longer_suffix(w, n):
     return n
 
 
-@njit_no_alloc
+@njit
 def _tidy(w, n):
     """Step 5: a final -e, and -ll. The measure for -ll is taken before the -e goes, as in Porter's program."""
     whole = _measure(w, n)
@@ -179,7 +179,7 @@ def _tidy(w, n):
     return n
 
 
-@njit_no_alloc
+@njit
 def stem_word(w, n):
     """Stem the n letters in w, in place; gives the new length. w needs room for one letter more."""
     if n <= 2:
@@ -193,7 +193,7 @@ def stem_word(w, n):
     return _tidy(w, n)
 
 
-@njit_no_alloc
+@njit("const uint16[:], const int64[:], uint16[:], uint16[:], int64[:]")
 def _stem_words(letters, lengths, word, out, out_lengths):
     """Put the stems of words and their lengths into `out` and `out_lengths`; returns how many letters they have.
 

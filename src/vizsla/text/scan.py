@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vizsla.kernels import njit_inlined, njit_no_alloc
+from vizsla.kernels import njit, njit_inlined
 from vizsla.text.words import Segmenter
 
 
@@ -19,7 +19,7 @@ def code_points(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
 
 
-@njit_no_alloc
+@njit
 def next_word(codes, at, end, classes, transitions, accepting, longest):
     """The first word at or after `at`, as (start, end); (end, end) without a word."""
     while at < end:
@@ -43,7 +43,7 @@ def next_word(codes, at, end, classes, transitions, accepting, longest):
     return end, end
 
 
-@njit_no_alloc
+@njit("const uint32[:], const uint8[:], const uint8[:,:], const bool[:], int64, int64[:,:]")
 def _find_words(codes, classes, transitions, accepting, longest, places):
     """Put the places of all words into `places`; returns how many there are."""
     count = 0
@@ -69,7 +69,7 @@ def find_words(text: str, segmenter: Segmenter) -> list[list[int]]:
     return places[:count].tolist()  # type: ignore[no-any-return]
 
 
-@njit_no_alloc
+@njit("const int32[:], const int64[:], const int64[:], bool")
 def _count_terms(words, numbers, piece_ends, keep_dropped):
     """How many terms the forms of words have; a form without terms counts as one with `keep_dropped`."""
     total = 0
@@ -82,7 +82,7 @@ def _count_terms(words, numbers, piece_ends, keep_dropped):
     return total
 
 
-@njit_no_alloc
+@njit("const int32[:], const int64[:], const int64[:], const int32[:], const int64[:], bool, int32[:], int64[:]")
 def _replace_forms(words, numbers, ends, pieces, piece_ends, keep_dropped, out, out_ends):
     n = 0
     at = 0
@@ -153,7 +153,10 @@ def _count_term(n, row, used, place, indices, counts):
     return used + 1
 
 
-@njit_no_alloc
+@njit(
+    "const int32[:], const int64[:], const int64[:], const int32[:], const int64[:], int32[:], int64[:], int32[:], "
+    "int32[:]"
+)
 def _count_forms(words, numbers, ends, pieces, piece_ends, place, pointers, indices, counts):
     """`_replace_forms` and `_count_numbers` in one."""
     used = 0
@@ -171,7 +174,7 @@ def _count_forms(words, numbers, ends, pieces, piece_ends, place, pointers, indi
     return used
 
 
-@njit_no_alloc
+@njit("const int32[:], const int64[:], int64[:], int64[:], int32[:], int32[:]")
 def _count_numbers(numbers, ends, place, pointers, indices, counts):
     used = 0
     at = 0
@@ -197,7 +200,7 @@ def count_numbers(numbers: np.ndarray, ends: np.ndarray, size: int) -> tuple[np.
     return pointers, indices[:used].copy(), counts[:used].copy()
 
 
-@njit_no_alloc
+@njit("uint32[:], int32[:], int64, int64[:]")
 def number_in_order(indices, numbers, first, new):
     """Number terms in the order of `indices`, which change in place; puts the new ones into `new`, counts them."""
     count = 0

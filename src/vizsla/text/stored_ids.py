@@ -48,7 +48,7 @@ class StoredIds:
         if 2 * starts <= len(texts):
             rows = np.flatnonzero(firsts)
             first_texts = texts.take(rows)
-            short = cls(first_texts, np.append(rows, len(texts)).astype(_kind(len(texts))), _sorted(first_texts))
+            short = cls(first_texts, np.append(rows, len(texts)).astype(np.uint32), _sorted(first_texts))
             if not short.overlap():
                 return short
         return cls(texts, None, _sorted(texts, keys))
@@ -112,8 +112,8 @@ class StoredIds:
         texts = self.texts
         found = np.empty((len(wanted), 2), np.int64)
         sound = id_kernels.find(
-            texts.data, texts.sizes, texts.starts, self._runs, self.order, wanted.data, wanted.sizes, wanted.starts,
-            found,
+            texts.data, texts.sizes, texts.starts, self._runs, self.order, wanted.data, wanted.sizes.astype(np.int64),
+            wanted.starts, found,
         )  # fmt: skip
         if not sound:
             raise DamagedTextsError
@@ -197,14 +197,9 @@ class _Keys:
 def _sorted(texts: StoredTexts, keys: _Keys | None = None) -> np.ndarray:
     """Texts in the order of what stands before their number, of their number, and of their place."""
     keys = keys or _Keys(texts)
-    kind = _kind(len(texts))
-    order, work = np.arange(len(texts), dtype=kind), np.empty(len(texts), kind)
+    order, work = np.arange(len(texts), dtype=np.uint32), np.empty(len(texts), np.uint32)
     in_work = id_kernels.sort(texts.data, keys.begins, keys.ends, keys.numbers, order, work)
     return work if in_work else order
-
-
-def _kind(count: int) -> type[np.unsignedinteger] | type[np.signedinteger]:
-    return np.uint32 if count < 1 << 32 else np.int64
 
 
 def _readonly(array: np.ndarray) -> np.ndarray:

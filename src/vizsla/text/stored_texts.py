@@ -10,11 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 STEP_BITS = 6
 STEP = 1 << STEP_BITS
 """Of how many texts one has its place stored."""
+SIZE_TYPES = ("uint8", "uint16", "uint32")
+"""Of the array of sizes; kernels are compiled for each of them."""
 _END = 10  # a line break stands between texts that are read together
 
 
@@ -110,14 +112,14 @@ class StoredTexts:
     def take(self, rows: np.ndarray) -> StoredTexts:
         """The texts of some rows as arrays of their own."""
         begins = np.cumsum(self.sizes, dtype=np.int64) - self.sizes
-        sizes, begins = self.sizes[rows], begins[rows]
-        data = np.empty(int(sizes.sum(dtype=np.int64)), np.uint8)
+        sizes, begins = self.sizes[rows].astype(np.int64), begins[rows]
+        data = np.empty(int(sizes.sum()), np.uint8)
         if not _copy(self.data, begins, sizes, data):
             raise DamagedTextsError
-        return StoredTexts.packed(data, sizes.astype(np.int64))
+        return StoredTexts.packed(data, sizes)
 
 
-@njit_no_alloc
+@njit
 def text_begin(data, sizes, starts, row):
     """Where the text of a row begins; -1 if the row is not there, or there is damage."""
     if row < 0 or row >= sizes.size or row >> STEP_BITS >= starts.size:
@@ -128,20 +130,22 @@ def text_begin(data, sizes, starts, row):
     return begin if 0 <= begin <= data.size - np.int64(sizes[row]) else -1
 
 
-@njit_no_alloc
+@njit("const uint8[:], const int64[:], const int64[:], uint8[:]")
 def _copy(data, begins, sizes, out):
     """Copy texts end to end; returns False if one of them is not there."""
     at = np.int64(0)
     for x in range(begins.size):
-        if begins[x] < 0 or begins[x] + np.int64(sizes[x]) > data.size:
+        if begins[x] < 0 or begins[x] + sizes[x] > data.size:
             return False
-        for i in range(np.int64(sizes[x])):
+        for i in range(sizes[x]):
             out[at + i] = data[begins[x] + i]
-        at += np.int64(sizes[x])
+        at += sizes[x]
     return True
 
 
-@njit_no_alloc
+@njit(
+    *(f"const uint8[:], const {sizes}[:], const int64[:], const int64[:], int64[:], int64[:]" for sizes in SIZE_TYPES)
+)
 def _measure(data, sizes, starts, rows, begins, ends):
     """Put into `begins` and `ends` where the texts of some rows begin, and where each ends in what is read of them.
 
@@ -159,7 +163,7 @@ def _measure(data, sizes, starts, rows, begins, ends):
     return total - 1 if total else 0
 
 
-@njit_no_alloc
+@njit("const uint8[:], const int64[:], const int64[:], uint8[:]")
 def _gather(data, begins, ends, out):
     """Put the measured texts into `out`, with a line break between any two; returns the line breaks inside of texts."""
     breaks, at = 0, 0

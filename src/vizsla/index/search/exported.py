@@ -173,7 +173,7 @@ def stores_whole_numbers(searcher: Searcher) -> bool:
     Weights that a factor of each term is multiplied with cannot.
     """
     part = only_sparse_part(searcher)
-    if any(segment.large.value_type.kind == "f" for segment in searcher.snapshot.segments):
+    if any(segment.large.values.dtype.kind == "f" for segment in searcher.snapshot.segments):
         return False
     if part.component.weighting(part.statistics).norms is not None:
         return True
