@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vizsla import stopping
+from vizsla.engine.arrays import aligned
 from vizsla.engine.products import multiply, padded
 from vizsla.engine.stop_flag import failure, must_stop
 from vizsla.engine.stored_rows import read_row
@@ -115,7 +116,7 @@ def exact_max_sims(
         longest = _longest(rows.stored, some)
         if longest < 0:
             return False
-        bits, products = np.empty((longest, query.shape[1]), np.uint32), np.empty((longest, len(narrow)), np.float32)
+        bits, products = aligned((longest, query.shape[1]), np.uint32), aligned((longest, len(narrow)), np.float32)
         memory = bits, bits.view(np.float32), products
         return bool(_score(rows.stored, some, narrow, wide_query, off, *memory, *out, stop))
 
