@@ -26,6 +26,20 @@ def compare(numbers, at, threshold, out):
     out[3], out[4] = largest(numbers, np.uint64(at)), four_numbers(numbers, np.uint64(at))
 
 
+@njit_no_alloc
+def find_each(postings, asked, four, each):
+    """Find four offsets together, and each of them alone."""
+    size = postings.size
+    four[0], four[1], four[2], four[3] = find_four(postings, 0, size, asked[0], asked[1], asked[2], asked[3])
+    for i in range(4):
+        each[i] = find_posting(postings, 0, size, asked[i])
+
+
+@njit_no_alloc
+def add_with_multiples(sums, bitmap, one, most):
+    add_multiples(sums, bitmap, 0, np.uint16(one), np.uint16(most))
+
+
 @given(seed=SEED, at=st.integers(0, 9), top=st.sampled_from([1, 2, 300, 0xFFFF]), threshold=st.integers(0, 0xFFFF))
 def test_numbers_compared_together(seed: int, at: int, top: int, threshold: int) -> None:
     numbers = np.random.default_rng(seed).integers(0, top, 80, endpoint=True).astype(np.uint16)
@@ -57,9 +71,10 @@ def test_four_postings_are_found_as_one_is(seed: int, size: int, offsets: list[i
     found = np.sort(rng.choice(RANGE_SIZE, size, replace=False))
     postings = (found | rng.integers(0, 4, size) << RANGE_BITS).astype(np.uint16)
     asked = np.array([*offsets[:2], found[size // 2], found[-1]], np.uint16)
-    four = find_four(postings, 0, size, *asked)
-    assert list(four) == [find_posting(postings, 0, size, offset) for offset in asked]
-    assert list(four) == [max(np.searchsorted(found, offset, "right") - 1, 0) for offset in asked]
+    four, each = np.empty(4, np.int64), np.empty(4, np.int64)
+    find_each(postings, asked, four, each)
+    assert four.tolist() == each.tolist()
+    assert four.tolist() == [max(np.searchsorted(found, offset, "right") - 1, 0) for offset in asked]
 
 
 def a_bitmap(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -104,7 +119,7 @@ def test_bitmaps_are_added_as_multiples(seed: int, one: int, most: int) -> None:
     """What processors do that have no table look-up."""
     bitmap, values = a_bitmap(seed)
     sums = np.zeros(RANGE_SIZE, np.uint16)
-    add_multiples(sums, bitmap, 0, np.uint16(one), np.uint16(most))
+    add_with_multiples(sums, bitmap, one, most)
     assert sums.tolist() == np.minimum(np.minimum(values, 3) * one, most).tolist()
     assert len(bitmap) == WORDS + (values == 4).sum()
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 
 import numpy as np
+
+_ALIGNMENT = 64
 
 
 class DamagedSegmentError(Exception):
@@ -16,6 +19,18 @@ def read_only(array: np.ndarray) -> np.ndarray:
     plain = np.asarray(array).view()
     plain.flags.writeable = False
     return plain
+
+
+def aligned(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
+    """An empty array that begins at a multiple of 64 bytes, where kernels that work in it are faster.
+
+    >>> aligned((2, 3), np.float32).shape, aligned((5,), np.uint16).ctypes.data % 64
+    ((2, 3), 0)
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % _ALIGNMENT
+    return memory[first : first + size].view(dtype).reshape(shape)
 
 
 def freeze(record: object) -> None:

@@ -68,14 +68,51 @@ def _term_scores(segment, terms, w, sums, touched, stop):
     return sound
 
 
+@njit
+def _select(numbers, place):
+    """The number that would be at a place if they were sorted; moves them (Hoare)."""
+    low, high = 0, numbers.size - 1
+    while low < high:
+        pivot = numbers[(low + high) >> 1]
+        a, z = low, high
+        while a <= z:
+            while numbers[a] < pivot:
+                a += 1
+            while numbers[z] > pivot:
+                z -= 1
+            if a <= z:
+                numbers[a], numbers[z] = numbers[z], numbers[a]
+                a += 1
+                z -= 1
+        if z < place < a:
+            break
+        low, high = (low, z) if place <= z else (a, high)
+    return numbers[place]
+
+
+@njit
+def _make_room(lows, highs, places, k, least, spare):
+    """Leave out what is surely not among the best k of a full row; returns how many are left, and what k reach."""
+    for x in range(lows.size):
+        spare[x] = lows[x]
+    least = max(least, _select(spare, lows.size - k))
+    size = 0
+    for x in range(lows.size):
+        if highs[x] >= least:
+            lows[size], highs[size], places[size] = lows[x], highs[x], places[x]
+            size += 1
+    return size, least
+
+
 @njit(
-    "const float32[:,:], int64, const int64[:], const float64[:], int64, const float64[:], float64[:,:], "
-    "float64[:,:], int64[:,:], int64[:]"
+    "const float32[:,:], int64, int64, int64, const float64[:], int64, float64[:], float64[:,:], float64[:,:], "
+    "int64[:,:], int64[:], float64[:]"
 )
-def _gather(scores, first, query, column, margins, least, lows, highs, places, counts):
+def _gather(scores, first, query, column, margins, k, least, lows, highs, places, counts, spare):
     """Keep what may be among the best, from a column of a query on.
 
-    Returns how many scores come before the one for which there is no more room, or how many there are.
+    Returns how many scores come before the one where it stopped because the arrays were full, or how many there are.
+    `spare`: memory for a row.
     """
     capacity = lows.shape[1]
     for q in range(query, scores.shape[0]):
@@ -84,9 +121,13 @@ def _gather(scores, first, query, column, margins, least, lows, highs, places, c
             score = scores[q, j]
             if score + margin < least[q] or score == -np.inf:
                 continue
+            if counts[q] == capacity:
+                counts[q], least[q] = _make_room(lows[q], highs[q], places[q], k, least[q], spare)
+                if counts[q] > capacity // 2:
+                    return q * scores.shape[1] + j
+                if score + margin < least[q]:
+                    continue
             n = counts[q]
-            if n == capacity:
-                return q * scores.shape[1] + j
             lows[q, n], highs[q, n], places[q, n] = score - margin, score + margin, first + j
             counts[q] += 1
     return scores.size
@@ -126,22 +167,11 @@ class _ScoreIntervals:
         q, j = 0, 0
         while True:
             arrays = self.lows, self.highs, self.places
-            done = _gather(scores, first, q, j, margins, self.least, *arrays, self.counts)
+            spare = np.empty(self.lows.shape[1])
+            done = _gather(scores, first, q, j, margins, self.k, self.least, *arrays, self.counts, spare)
             if done == scores.size:
                 return
             q, j = divmod(done, scores.shape[1])
-            self._make_room(q)
-
-    def _make_room(self, q: int) -> None:
-        """Leave out what cannot be among the best of a query, whose row is full; if it is little, make rows longer."""
-        arrays = self.lows, self.highs, self.places
-        lows, highs, _ = (array[q] for array in arrays)
-        self.least[q] = max(self.least[q], np.partition(lows, len(lows) - self.k)[len(lows) - self.k])
-        kept = np.flatnonzero(highs >= self.least[q])
-        for array in arrays:
-            array[q, : len(kept)] = array[q, kept]
-        self.counts[q] = len(kept)
-        if len(kept) > len(lows) // 2:
             self.lows, self.highs, self.places = (np.concatenate([a, np.empty_like(a)], axis=1) for a in arrays)
 
     def of_query(self, q: int) -> np.ndarray:

@@ -243,24 +243,27 @@ def read_blocks(records, start, end, posting, length, range_count, ranges, start
     return block - slot
 
 
-@njit("const uint32[:,:], const uint8[:], const int64[:], int64, int64, uint16[:], uint32[:], int64[:], int64[:,:]")
-def open_lists(groups, records, terms, postings, range_count, ranges, starts, places, blocks):
+@njit(
+    "const uint32[:,:], const uint8[:], const int64[:], int64, int64, uint16[:], uint32[:], int64[:], int64[:,:], int64"
+)
+def open_lists(groups, records, terms, postings, range_count, ranges, starts, places, blocks, column):
     """Put the blocks of terms into `ranges` and `starts`, and where they lie there into `blocks`; False for damage.
 
-    `places` gets the places of the lists, -1 for a term without one. `postings`: how many there are.
+    `column`: that of `blocks` which gets where they begin; the next one gets where they end. `places` gets the places
+    of the lists, -1 for a term without one. `postings`: how many there are.
     """
     slot = np.int64(0)
     for i in range(terms.size):
         place, posting, length, _, start, end = find_list(groups, records, terms[i])
         places[i] = place
-        blocks[i, 0] = blocks[i, 1] = slot
+        blocks[i, column] = blocks[i, column + 1] = slot
         if place < -1 or posting + length > postings:
             return False
         if place >= 0:
             count = read_blocks(records, start, end, posting, length, range_count, ranges, starts, slot)
             if count < 0:
                 return False
-            blocks[i, 1] = slot + count
+            blocks[i, column + 1] = slot + count
             slot += count + 1
     return True
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vizsla import stopping
+from vizsla.engine.arrays import aligned
 from vizsla.engine.products import multiply, padded
 from vizsla.engine.stop_flag import failure, must_stop
 from vizsla.engine.stored_rows import (
@@ -44,12 +45,12 @@ def max_sims(rows: TokenRows, queries: Sequence[np.ndarray], first: int, last: i
         bounds = rows.bounds(start, end)
         vectors = wide_rows(rows.vectors, int(bounds[0]), int(bounds[-1]))
         scales = rows.vectors.scales[bounds[0] : bounds[-1]] if isinstance(rows.vectors, ScaledRows) else None
-        for (a, z), columns, parts in zip(groups, packed, pointers, strict=True):
+        for (a, _), columns, parts in zip(groups, packed, pointers, strict=True):
             products = vectors @ columns
             if scales is not None:
                 products *= scales[:, None]
             best = np.empty(products.shape[1], np.float32)
-            _add_maxima(products, bounds - bounds[0], parts, best, scores[a:z, start - first : end - first])
+            _add_maxima(products, bounds - bounds[0], parts, best, scores, a, start - first)
     return scores
 
 
@@ -63,9 +64,12 @@ def _groups(sizes: Sequence[int]) -> list[tuple[int, int]]:
     return groups
 
 
-@njit("const float32[:,:], const int64[:], const int64[:], float32[:], float32[:,:]")
-def _add_maxima(products, starts, pointers, best, scores):
-    """For each document the maxima of its rows of `products`, summed over the columns of each query."""
+@njit("const float32[:,:], const int64[:], const int64[:], float32[:], float32[:,:], int64, int64")
+def _add_maxima(products, starts, pointers, best, scores, query, document):
+    """For each document the maxima of its rows of `products`, summed over the columns of each query.
+
+    `query` and `document`: where the first of them is in `scores`.
+    """
     for d in range(starts.size - 1):
         if starts[d] == starts[d + 1]:
             continue
@@ -78,7 +82,7 @@ def _add_maxima(products, starts, pointers, best, scores):
             total = 0.0
             for c in range(pointers[q], pointers[q + 1]):
                 total += np.float64(best[c])
-            scores[q, d] = total
+            scores[query + q, document + d] = total
 
 
 def score_margin(query: np.ndarray, max_norm: float) -> float:
@@ -115,7 +119,7 @@ def exact_max_sims(
         longest = _longest(rows.stored, some)
         if longest < 0:
             return False
-        bits, products = np.empty((longest, query.shape[1]), np.uint32), np.empty((longest, len(narrow)), np.float32)
+        bits, products = aligned((longest, query.shape[1]), np.uint32), aligned((longest, len(narrow)), np.float32)
         memory = bits, bits.view(np.float32), products
         return bool(_score(rows.stored, some, narrow, wide_query, off, *memory, *out, stop))
 

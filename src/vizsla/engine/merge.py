@@ -64,7 +64,7 @@ _COUNTS = "MergeCounts(int64[:], int64[:,:], int64[:], int64[:], int64[:], float
 @njit
 def _end_block(counts, p, plain):
     """Count the places that a term's last block takes; in lists with values every block is plain."""
-    count, fours = counts.block[p]
+    count, fours = counts.block[p, 0], counts.block[p, 1]
     counts.places[p] += count if plain else places_of(count, fours)
     counts.block[p, 0] = counts.block[p, 1] = 0
 

@@ -80,16 +80,18 @@ class PostingLists:
         """The numbers of the terms that have a list, ascending; they are read from the directory."""
         return self.directory.unpack().terms
 
-    def open(self, terms: np.ndarray, range_count: int, blocks: np.ndarray, maxima: np.ndarray) -> Blocks:
+    def open(
+        self, terms: np.ndarray, range_count: int, blocks: np.ndarray, maxima: np.ndarray, column: int = 0
+    ) -> Blocks:
         """The blocks of some terms, in documents of so many ranges.
 
-        Where they start and end is put into `blocks`, [n, 2], and the largest values into `maxima`.
+        Where they start and end is put into two columns of `blocks`, and the largest values into `maxima`.
         """
         places, counts = self.directory.find(terms)
         size = int(np.minimum(counts, range_count).sum()) + len(terms) + 1
         found = Blocks(np.empty(size, np.uint16), np.empty(size, np.uint32), self.postings, self.values)
-        where = self.directory.groups, self.directory.records
-        if not open_lists(*where, terms, len(self.postings), range_count, found.ranges, found.starts, places, blocks):
+        where, out = (self.directory.groups, self.directory.records), (found.ranges, found.starts, places)
+        if not open_lists(*where, terms, len(self.postings), range_count, *out, blocks, column):
             raise DamagedSegmentError
         if len(self.maxima):
             present = places >= 0

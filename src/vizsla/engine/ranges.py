@@ -165,7 +165,8 @@ def _start(small, large, range_count, terms, bounds, candidates):
     bounds.loads[n] = bounds.probes[n] = 0
     for j in range(n - 1, -1, -1):
         i = bounds.order[j]
-        a, z, c, e = terms.blocks[i]
+        own = terms.blocks[i]
+        a, z, c, e = own[0], own[1], own[2], own[3]
         candidates.at[i, 0], candidates.at[i, 1] = a, c
         load, probe = _mean_places(small, a, z, range_count), PROBE
         if load >= MANY:  # most blocks are bitmaps

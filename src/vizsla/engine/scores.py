@@ -191,7 +191,7 @@ def _score_part(small, large, lengths, terms, w, documents, ends, places, sums):
 @njit
 def score_documents(small, large, lengths, terms, w, documents, scoring):
     """Score ascending documents exactly; False if there is damage."""
-    size, ends = scoring.ends.size, scoring.ends
+    size, ends = max(scoring.ends.size, 1), scoring.ends
     for a in range(0, documents.size, size):
         part, sums = documents[a : a + size], scoring.scores[a : a + size]
         if not _score_part(small, large, lengths, terms, w, part, ends, scoring.places, sums):

@@ -152,8 +152,8 @@ class Segment:
     def open(self, terms: np.ndarray, allowed: np.ndarray | None = None, first: int = 0) -> OpenTerms:
         """The segment with the blocks of some terms, given by their numbers, as the kernels take them."""
         blocks, maxima = np.empty((len(terms), 4), np.int64), np.empty(len(terms))
-        small = self.small.open(terms, self.range_count, blocks[:, :2], maxima)
-        large = self.large.open(terms, self.range_count, blocks[:, 2:], maxima)
+        small = self.small.open(terms, self.range_count, blocks, maxima)
+        large = self.large.open(terms, self.range_count, blocks, maxima, 2)
         mask = read_only_mask(allowed)
         return OpenTerms(SegmentArrays(small, large, self.lengths, mask, len(self.numbers), first), blocks)
 
@@ -234,10 +234,10 @@ def open_in_both(small, large, terms, range_count, small_blocks, large_blocks, p
     """
     if not open_lists(
         small.groups, small.records, terms, small_blocks.postings.size, range_count, small_blocks.ranges,
-        small_blocks.starts, places, blocks[:, :2],
+        small_blocks.starts, places, blocks, 0,
     ) or not open_lists(
         large.groups, large.records, terms, large_blocks.postings.size, range_count, large_blocks.ranges,
-        large_blocks.starts, places, blocks[:, 2:],
+        large_blocks.starts, places, blocks, 2,
     ):  # fmt: skip
         return False
     for i in range(terms.size):

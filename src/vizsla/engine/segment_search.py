@@ -181,7 +181,7 @@ def score_rows(table, lengths, values, numbers, spaces, weights, documents, sums
     if not sound:
         return False
     terms = Terms(weights, spaces, blocks)
-    size = scoring.ends.size
+    size = max(scoring.ends.size, 1)
     for a in range(0, documents.size, size):  # as many as it scores at once
         part = ScoringScratch(sums[a : a + size], scoring.ends, scoring.places)
         some = documents[a : a + size]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vizsla.engine.arrays import read_only
+from vizsla.engine.arrays import aligned, read_only
 from vizsla.engine.products import multiply, padded
 from vizsla.engine.stop_flag import failure, must_stop
 from vizsla.engine.stored_rows import (
@@ -267,7 +267,7 @@ def _candidates(
     assigned, least = read_only(lists.assigned), best[:, -1].copy()
 
     def refine(a: int, z: int) -> bool:
-        best, bits = np.empty(len(least), np.float32), np.empty(query.shape[1], np.uint32)
+        best, bits = aligned((len(least),), np.float32), aligned((query.shape[1],), np.uint32)
         memory = best, bits, bits.view(np.float32)
         return bool(_refine(rows.stored, assigned, *probing, query, least, kept[a:z], *memory, refined[a:z], stop))
 

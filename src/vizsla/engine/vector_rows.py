@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vizsla.engine.arrays import aligned
 from vizsla.engine.residual_rows import ResidualRows
 from vizsla.errors import VizslaError
 from vizsla.kernels import njit, njit_fastsum
@@ -104,7 +105,7 @@ def products(queries: np.ndarray, rows: VectorRows, a: int, z: int) -> np.ndarra
         scores *= rows.scales[a:z]
         return scores
     if isinstance(rows, np.ndarray) and rows.dtype == np.float16 and len(queries) <= _FEW:
-        scores, bits = np.empty((len(queries), z - a), np.float32), np.empty(rows.shape[1], np.uint32)
+        scores, bits = np.empty((len(queries), z - a), np.float32), aligned((rows.shape[1],), np.uint32)
         codes = np.ascontiguousarray(rows[a:z]).view(np.uint16)
         _multiply_halves(queries, codes, bits, bits.view(np.float32), scores)
         return scores

@@ -66,7 +66,8 @@ def sort(data, begins, ends, numbers, order, work):
     width, count, in_work = 1, order.size, False
     while width < count:
         source, target = (work, order) if in_work else (order, work)
-        for start in range(0, count, 2 * width):
+        start = 0
+        while start < count:
             a, b, middle, end = start, start + width, min(start + width, count), min(start + 2 * width, count)
             for place in range(start, end):
                 first = b >= end
@@ -79,6 +80,7 @@ def sort(data, begins, ends, numbers, order, work):
                 else:
                     target[place] = source[b]
                     b += 1
+            start += 2 * width
         in_work = not in_work
         width *= 2
     return in_work

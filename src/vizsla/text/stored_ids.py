@@ -169,6 +169,7 @@ def _read(parts: Sequence[Rows]) -> tuple[np.ndarray, np.ndarray, int]:
     """The ids of rows with a line break after each, how they were measured, and the line breaks inside of ids."""
     count = len(parts[0][2])
     measured, missing, breaks = np.zeros((3, count), np.int64), count, 0
+    parts = [(ids, first, np.ascontiguousarray(rows)) for ids, first, rows in parts]
     for ids, first, rows in parts:
         found = id_kernels.measure(*ids.arrays, first, rows, measured)
         if found < 0:
