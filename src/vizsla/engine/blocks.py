@@ -13,11 +13,12 @@ once. It takes 2,048 places or more, other blocks fewer, so the size of a block 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from vizsla.kernels import njit
+from vizsla.kernels import data_of, intrinsic, njit
 
 RANGE_BITS = 14
 RANGE_SIZE = 1 << RANGE_BITS
@@ -34,7 +35,7 @@ _PLANES = 8  # documents of a word
 
 
 VALUE_TYPES = ("uint8", "uint16", "uint32", "float32")
-"""Of what large lists store; kernels are compiled for each of them."""
+"""Of what large lists store."""
 
 
 class Blocks(NamedTuple):
@@ -46,11 +47,51 @@ class Blocks(NamedTuple):
     """[r + 1] uint32: where each block's postings start; that of the next block is where they end."""
     postings: np.ndarray
     values: np.ndarray
+    """What large lists store, as bytes, so that kernels are compiled once and not for each type; see `number_at`."""
+    kind: int
+    """Which of `VALUE_TYPES` they have."""
 
 
-def blocks_type(values: str) -> str:
-    """The type of `Blocks` for kernels, by the type of its values."""
-    return f"Blocks(const uint16[:], const uint32[:], const uint16[:], const {values}[:])"
+BLOCKS = "Blocks(const uint16[:], const uint32[:], const uint16[:], const uint8[:], int64)"
+"""Its type for kernels."""
+
+
+def _number_at() -> Callable[..., Any]:
+    from llvmlite import ir  # type: ignore[import-untyped]
+    from numba import types
+
+    byte, word, wide = ir.IntType(8), ir.IntType(64), ir.DoubleType()
+    kinds = [byte, ir.IntType(16), ir.IntType(32), ir.FloatType()]
+
+    def number_at(typing_context, values, kind, at):  # noqa: ARG001 (numba asks for these)
+        def generate(context, builder, signature, arguments):
+            data = data_of(context, builder, signature, arguments, 0)
+            after = builder.append_basic_block("number")
+            cases = [builder.append_basic_block(f"number_{x}") for x in range(len(kinds))]
+            choice = builder.switch(arguments[1], cases[0])
+            for x, case in enumerate(cases[1:], 1):
+                choice.add_case(word(x), case)
+            found = []
+            for kind, case in zip(kinds, cases, strict=True):
+                builder.position_at_end(case)
+                number = builder.load(builder.gep(builder.bitcast(data, kind.as_pointer()), [arguments[2]]))
+                real = kind is kinds[-1]
+                found.append(builder.fpext(number, wide) if real else builder.uitofp(number, wide))
+                builder.branch(after)
+            builder.position_at_end(after)
+            result = builder.phi(wide)
+            for number, case in zip(found, cases, strict=True):
+                result.add_incoming(number, case)
+            return result
+
+        return types.float64(values, types.int64, types.int64), generate
+
+    return number_at
+
+
+number_at: Any = intrinsic(_number_at)
+"""`number_at(values, kind, x)`: the x-th number of an array that is given as bytes; `kind`: its place in
+`VALUE_TYPES`."""
 
 
 @njit

@@ -19,6 +19,7 @@ from vizsla.engine.blocks import (
     WORDS,
     bits_at,
     find_posting,
+    number_at,
     value_in_bitmap,
 )
 from vizsla.engine.lanes import LANES, bits_reaching, count_bits, first_bit, four_numbers, largest
@@ -177,13 +178,15 @@ def add_large_block(sums, lists, a, z, codes, base, factor, w, s):
         scaled = factor * w.constants[s, 0]
         for x in range(np.uint64(a), np.uint64(z)):
             offset = lists.postings[x] & np.uint16(OFFSET_MASK)
-            sums[offset] += np.uint16(scaled * np.float64(lists.values[x])) + np.uint16(1)
+            sums[offset] += np.uint16(scaled * number_at(lists.values, lists.kind, np.int64(x))) + np.uint16(1)
     else:
         last, base = np.uint64(w.norms.shape[1] - 1), np.uint64(base)
         for x in range(np.uint64(a), np.uint64(z)):
             offset = np.uint64(lists.postings[x]) & np.uint64(OFFSET_MASK)
             code = min(np.uint64(codes[base + offset]), last)
-            sums[offset] += np.uint16(factor * weight_of(np.float64(lists.values[x]), code, w, s)) + np.uint16(1)
+            sums[offset] += np.uint16(
+                factor * weight_of(number_at(lists.values, lists.kind, np.int64(x)), code, w, s)
+            ) + np.uint16(1)
 
 
 @njit

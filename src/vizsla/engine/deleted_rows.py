@@ -6,13 +6,12 @@ import numpy as np
 
 from vizsla.engine.arrays import DamagedSegmentError
 from vizsla.engine.blocks import (
+    BLOCKS,
     OFFSET_MASK,
     RANGE_BITS,
     RANGE_SIZE,
-    VALUE_TYPES,
     bits_at,
     block_bounds,
-    blocks_type,
     find_block,
     find_posting,
     is_bitmap,
@@ -23,7 +22,7 @@ from vizsla.kernels import njit
 _TOGETHER = 1000  # terms whose blocks are opened together
 
 
-@njit(*(f"{blocks_type(values)}, const int64[:,:], const int64[:], int64[:]" for values in VALUE_TYPES))
+@njit(f"{BLOCKS}, const int64[:,:], const int64[:], int64[:]")
 def _count_in_rows(lists, blocks, rows, counts):
     """Add to `counts` in how many of some ascending rows each term has a posting; False if a list is damaged."""
     for i in range(counts.size):

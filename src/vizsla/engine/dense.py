@@ -22,7 +22,6 @@ from vizsla import stopping
 from vizsla.engine.blocks import (
     RANGE_BITS,
     RANGE_SIZE,
-    VALUE_TYPES,
 )
 from vizsla.engine.match_lists import MatchLists, exact_matches
 from vizsla.engine.max_sim import ROUNDING, VANISHING, exact_max_sims, max_sims, score_margin
@@ -33,8 +32,8 @@ from vizsla.engine.scores import (
     add_exactly,
 )
 from vizsla.engine.segment import (
+    SEGMENT,
     Segment,
-    segment_type,
 )
 from vizsla.engine.stop_flag import failure, must_stop
 from vizsla.engine.token_search import search_lists
@@ -52,7 +51,7 @@ _HELD = 1 << 27  # scores of whole segments that are held at once
 _MAX_SCORE = 1e37  # scores, and products with vectors in 8 bits before they are scaled, that 32 bits can surely hold
 
 
-@njit(*(f"{segment_type(values)}, {TERMS}, {WEIGHTINGS}, float64[:], bool[:], uint8[:]" for values in VALUE_TYPES))
+@njit(f"{SEGMENT}, {TERMS}, {WEIGHTINGS}, float64[:], bool[:], uint8[:]")
 def _term_scores(segment, terms, w, sums, touched, stop):
     """Add what terms give to each document of a segment; False if it is damaged, or if stopped."""
     sound = True

@@ -9,13 +9,14 @@ import numpy as np
 from vizsla.engine.blocks import (
     RANGE_BITS,
     RANGE_SIZE,
-    VALUE_TYPES,
 )
 from vizsla.engine.scores import (
     TERMS,
     add_exactly,
 )
-from vizsla.engine.segment import segment_type
+from vizsla.engine.segment import (
+    SEGMENT,
+)
 from vizsla.engine.stop_flag import must_stop
 from vizsla.engine.topk import (
     merge_topk,
@@ -39,12 +40,9 @@ class RangeScratch(NamedTuple):
 
 
 @njit(
-    *(
-        f"{segment_type(values)}, {TERMS}, {WEIGHTINGS}, RangeScratch(float64[:], bool[:], float64[:], uint32[:]), "
-        "SortScratch(float32[:], uint32[:], uint32[:], uint32[:], int64[:], TopK(float32[:], int64[:])), "
-        "TopK(float32[:], int64[:]), int64, uint8[:]"
-        for values in VALUE_TYPES
-    )
+    f"{SEGMENT}, {TERMS}, {WEIGHTINGS}, RangeScratch(float64[:], bool[:], float64[:], uint32[:]), "
+    "SortScratch(float32[:], uint32[:], uint32[:], uint32[:], int64[:], TopK(float32[:], int64[:])), "
+    "TopK(float32[:], int64[:]), int64, uint8[:]"
 )
 def search_exhaustively(segment, terms, w, memory, scratch, topk, count, stop):
     """Merge a segment's documents into the top k; returns how many it has then, or -1 for damage or if stopped.

@@ -6,6 +6,7 @@ import numpy as np
 
 from vizsla.engine.arrays import DamagedSegmentError
 from vizsla.engine.blocks import (
+    BLOCKS,
     OFFSET_MASK,
     RANGE_BITS,
     RANGE_SIZE,
@@ -47,10 +48,7 @@ def _count_gone(lists, a, z, base, gone):
     return count if z >= a else -1
 
 
-@njit(
-    "Blocks(const uint16[:], const uint32[:], const uint16[:], const uint8[:]), const int64[:], const bool[:], "
-    "const bool[:], int64[:]"
-)
+@njit(f"{BLOCKS}, const int64[:], const bool[:], const bool[:], int64[:]")
 def _count_rows(lists, block_starts, has_gone, gone, counts):
     """Subtract from the count of each list the rows in it that are gone; only blocks of their ranges are read."""
     for t in range(counts.size):

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from vizsla.engine.arrays import DamagedSegmentError
 from vizsla.engine.blocks import (
+    BLOCKS,
     MAX_SMALL,
     OFFSET_MASK,
     RANGE_BITS,
     RANGE_SIZE,
     VALUE_TYPES,
-    Blocks,
     block_bounds,
-    blocks_type,
     is_bitmap,
+    number_at,
     places_of,
     unpack_bitmap,
     with_bitmaps,
@@ -70,7 +69,7 @@ def _end_block(counts, p, plain):
 
 
 @njit
-def _count_block(postings, a, z, values, base, moved, p, counts):
+def _count_block(postings, a, z, lists, base, moved, p, counts):
     """Count the postings of a plain block that living documents will have; False for damage."""
     for x in range(a, z):
         old = base + np.int64(postings[x] & np.uint16(OFFSET_MASK))
@@ -79,23 +78,18 @@ def _count_block(postings, a, z, values, base, moved, p, counts):
         if moved[old] >= 0:
             doc_range = moved[old] >> RANGE_BITS
             if doc_range != counts.last[p]:
-                _end_block(counts, p, values.size > 0)
+                _end_block(counts, p, lists.values.size > 0)
                 counts.blocks[p] += 1
                 counts.last[p] = doc_range
             counts.postings[p] += 1
             counts.block[p, 0] += 1
             counts.block[p, 1] += (postings[x] >> np.uint16(RANGE_BITS)) == MAX_SMALL - 1
-            if values.size:
-                counts.maxima[p] = max(counts.maxima[p], np.float64(values[x]))
+            if lists.values.size:
+                counts.maxima[p] = max(counts.maxima[p], number_at(lists.values, lists.kind, x))
     return True
 
 
-@njit(
-    *(
-        f"{blocks_type(values)}, const int64[:], const int64[:], const int64[:], uint16[:], {_COUNTS}"
-        for values in VALUE_TYPES
-    )
-)
+@njit(f"{BLOCKS}, const int64[:], const int64[:], const int64[:], uint16[:], {_COUNTS}")
 def _count_living(lists, block_starts, moved, places, memory, counts):
     """Count for each term the blocks, postings and places that living documents will have, and its largest value.
 
@@ -107,9 +101,9 @@ def _count_living(lists, block_starts, moved, places, memory, counts):
             a, z = block_bounds(lists, r)
             if is_bitmap(lists, a, z):
                 n = unpack_bitmap(lists.postings, a, z, memory)
-                sound = _count_block(memory, 0, n, lists.values, base, moved, places[t], counts)
+                sound = _count_block(memory, 0, n, lists, base, moved, places[t], counts)
             else:
-                sound = z >= a and _count_block(lists.postings, a, z, lists.values, base, moved, places[t], counts)
+                sound = z >= a and _count_block(lists.postings, a, z, lists, base, moved, places[t], counts)
             if not sound:
                 return False
     return True
@@ -131,7 +125,7 @@ class Piece(NamedTuple):
 
 
 @njit
-def _move_block(postings, a, z, values, range_start, moved, p, last, block_free, free, block_base, base, piece):
+def _move_block(postings, a, z, lists, range_start, moved, p, last, block_free, free, block_base, base, piece):
     """Move a plain block of a term to its place, documents renumbered; False for damage."""
     for x in range(a, z):
         old = range_start + np.int64(postings[x] & np.uint16(OFFSET_MASK))
@@ -151,15 +145,15 @@ def _move_block(postings, a, z, values, range_start, moved, p, last, block_free,
         if not 0 <= at < piece.postings.size:
             return False
         piece.postings[at] = (postings[x] & np.uint16(~OFFSET_MASK & 0xFFFF)) | np.uint16(d & OFFSET_MASK)
-        if values.size:
-            piece.values[at] = values[x]
+        if lists.values.size:
+            piece.values[at] = number_at(lists.values, lists.kind, x)
         free[p] += 1
     return True
 
 
 @njit(
     *(
-        f"{blocks_type(values)}, const int64[:], int64, const int64[:], const int64[:], uint16[:], int64[:], int64[:], "
+        f"{BLOCKS}, const int64[:], int64, const int64[:], const int64[:], uint16[:], int64[:], int64[:], "
         f"int64[:], int64, int64, Piece(uint16[:], int64[:], uint16[:], {values}[:])"
         for values in VALUE_TYPES
     )
@@ -173,11 +167,11 @@ def _move(lists, block_starts, first, moved, places, memory, last, block_free, f
             if is_bitmap(lists, a, z):
                 n = unpack_bitmap(lists.postings, a, z, memory)
                 sound = _move_block(
-                    memory, 0, n, lists.values, start, moved, places[t], last, block_free, free, block_base, base, piece
+                    memory, 0, n, lists, start, moved, places[t], last, block_free, free, block_base, base, piece
                 )
             else:
                 sound = z >= a and _move_block(
-                    lists.postings, a, z, lists.values, start, moved, places[t], last, block_free, free, block_base,
+                    lists.postings, a, z, lists, start, moved, places[t], last, block_free, free, block_base,
                     base, piece,
                 )  # fmt: skip
             if not sound:
@@ -228,12 +222,6 @@ class MergedPostingLists:
         """[t] how many postings each term has."""
         return np.diff(self.posting_starts)
 
-    @cached_property
-    def _blocks(self) -> list[Blocks]:
-        """The blocks that are merged, with values of one type."""
-        pairs = ((lists.blocks(table), lists.values) for lists, table in self.old)
-        return [blocks._replace(values=values.astype(self.value_type, copy=False)) for blocks, values in pairs]
-
     @property
     def has_values(self) -> bool:
         return len(self.maxima) > 0
@@ -263,13 +251,13 @@ class MergedPostingLists:
             np.empty(count if self.has_values else 0, self.value_type),
         )
         last, memory = np.full(len(self.terms), -1, np.int64), np.empty(RANGE_SIZE, np.uint16)
-        for (_, table), blocks, to in zip(self.old, self._blocks, self.moved, strict=True):
+        for (lists, table), to in zip(self.old, self.moved, strict=True):
             a, z = np.searchsorted(table.terms, [self.terms[first], self.terms[end - 1] + 1])
             # A term whose documents are all gone is given another's place, but nothing of it moves there.
             places = np.minimum(np.searchsorted(self.terms, table.terms[a:z]), len(self.terms) - 1)
             if not _move(
-                blocks, table.block_starts, int(a), to, places, memory, last, block_free, free, int(block_base),
-                int(base), piece,
+                lists.blocks(table), table.block_starts, int(a), to, places, memory, last, block_free, free,
+                int(block_base), int(base), piece,
             ):  # fmt: skip
                 raise DamagedSegmentError
         return piece

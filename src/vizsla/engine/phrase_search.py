@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla import stopping
-from vizsla.engine.blocks import RANGE_BITS, VALUE_TYPES
+from vizsla.engine.blocks import RANGE_BITS
 from vizsla.engine.common_postings import (
     MANY,
     MAX_TERMS,
@@ -81,7 +81,7 @@ def search_phrase(
         phrase = _Phrase(sequences.numbers, sequences.starts, *pattern.arrays, memory_of_terms, found)
         with scratch_of_thread(1, len(query.terms), segment.range_count) as memory:
             count = _search(
-                segment.lists_table, segment.large.values, segment.lengths, read_only_mask(mask),
+                segment.lists_table, segment.lengths, read_only_mask(mask),
                 np.array([len(segment), first]), weightings, asked, order, phrase, memory.table, scratch, top, count,
                 stopping.flag(),
             )  # fmt: skip
@@ -182,23 +182,20 @@ def _least(top, count):
 
 
 @njit(
-    *(
-        f"const int64[:,:], const {values}[:], const uint8[:,:], const bool[:], const int64[:], {WEIGHTINGS}, "
-        "Terms(const float64[:], const int64[:], const int64[:]), int64[:], _Phrase(const uint32[:], const int64[:], "
-        "const uint32[:], const int64[:], const int64[:], int64, int64, int64[:], uint8[:]), const int64[:,:], "
-        "CommonScratch(uint16[:,:], uint16[:,:], int64[:,:], uint32[:], float64[:]), TopK(float32[:], int64[:]), "
-        "int64, uint8[:]"
-        for values in VALUE_TYPES
-    )
+    f"const int64[:,:], const uint8[:,:], const bool[:], const int64[:], {WEIGHTINGS}, "
+    "Terms(const float64[:], const int64[:], const int64[:]), int64[:], _Phrase(const uint32[:], const int64[:], "
+    "const uint32[:], const int64[:], const int64[:], int64, int64, int64[:], uint8[:]), const int64[:,:], "
+    "CommonScratch(uint16[:,:], uint16[:,:], int64[:,:], uint32[:], float64[:]), TopK(float32[:], int64[:]), "
+    "int64, uint8[:]"
 )
-def _search(table, values, lengths, allowed, facts, w, query, order, phrase, memory, scratch, top, count, stop):
+def _search(table, lengths, allowed, facts, w, query, order, phrase, memory, scratch, top, count, stop):
     """Merge those of a segment's documents that have a phrase into the top k; how many it has then.
 
     -1 for damage or if stopped, _ALL_FREQUENT if this is not the way to find them. `query`: its terms, with their
     numbers for blocks. `order`: memory for so many numbers.
     """
     range_count = lengths.shape[1] >> RANGE_BITS
-    small, large, blocks, _, sound = open_terms(table, values, query.blocks, range_count, memory)
+    small, large, blocks, _, sound = open_terms(table, query.blocks, range_count, memory)
     if not sound:
         return -1
     segment = SegmentArrays(small, large, lengths, allowed, facts[0], facts[1])

@@ -15,6 +15,7 @@ import numpy as np
 
 from vizsla.engine.arrays import DamagedSegmentError, freeze
 from vizsla.engine.blocks import (
+    BLOCKS,
     MAX_SMALL,
     OFFSET_MASK,
     RANGE_BITS,
@@ -23,8 +24,8 @@ from vizsla.engine.blocks import (
     WORDS,
     Blocks,
     block_bounds,
-    blocks_type,
     is_bitmap,
+    number_at,
     unpack_bitmap,
     with_bitmaps,
 )
@@ -89,7 +90,7 @@ class PostingLists:
         """
         places, counts = self.directory.find(terms)
         size = int(np.minimum(counts, range_count).sum()) + len(terms) + 1
-        found = Blocks(np.empty(size, np.uint16), np.empty(size, np.uint32), self.postings, self.values)
+        found = Blocks(np.empty(size, np.uint16), np.empty(size, np.uint32), self.postings, *self.value_bytes)
         where, out = (self.directory.groups, self.directory.records), (found.ranges, found.starts, places)
         if not open_lists(*where, terms, len(self.postings), range_count, *out, blocks, column):
             raise DamagedSegmentError
@@ -150,7 +151,12 @@ class PostingLists:
 
     def blocks(self, table: BlockTable) -> Blocks:
         """All blocks, for kernels; `table`: the directory in plain arrays."""
-        return Blocks(table.ranges, table.starts, self.postings, self.values)
+        return Blocks(table.ranges, table.starts, self.postings, *self.value_bytes)
+
+    @property
+    def value_bytes(self) -> tuple[np.ndarray, int]:
+        """The values as `Blocks` has them."""
+        return self.values.view(np.uint8), VALUE_TYPES.index(self.values.dtype.name)
 
     def _unpack(
         self, blocks: Blocks, wanted: np.ndarray, size: int, count: int
@@ -165,7 +171,7 @@ class PostingLists:
 
 
 @njit
-def _unpack_plain(postings, a, z, stored, doc_range, size, at, documents, values):
+def _unpack_plain(postings, a, z, lists, doc_range, size, at, documents, values):
     """Put a plain block's documents and values into arrays from a place on; False if one is not below `size`."""
     base = np.int64(doc_range) << RANGE_BITS
     for x in range(a, z):
@@ -174,16 +180,12 @@ def _unpack_plain(postings, a, z, stored, doc_range, size, at, documents, values
         if d >= size:
             return False
         documents[at + x - a] = d
-        values[at + x - a] = stored[x] if stored.size else (posting >> RANGE_BITS) + 1
+        stored = number_at(lists.values, lists.kind, x) if lists.values.size else (posting >> RANGE_BITS) + 1
+        values[at + x - a] = stored
     return True
 
 
-@njit(
-    *(
-        f"{blocks_type(values)}, const int64[:], int64, uint16[:], uint32[:], {values}[:], int64[:]"
-        for values in VALUE_TYPES
-    )
-)
+@njit(*(f"{BLOCKS}, const int64[:], int64, uint16[:], uint32[:], {values}[:], int64[:]" for values in VALUE_TYPES))
 def _unpack_blocks(lists, wanted, size, memory, documents, values, counts):
     """Put the documents and values of some blocks into arrays; returns how many they are, -1 for damage."""
     at = 0
@@ -195,9 +197,9 @@ def _unpack_blocks(lists, wanted, size, memory, documents, values, counts):
         if count < 0 or at + count > documents.size:
             return -1
         if as_bitmap:
-            sound = _unpack_plain(memory, 0, count, lists.values, lists.ranges[r], size, at, documents, values)
+            sound = _unpack_plain(memory, 0, count, lists, lists.ranges[r], size, at, documents, values)
         else:
-            sound = _unpack_plain(lists.postings, a, z, lists.values, lists.ranges[r], size, at, documents, values)
+            sound = _unpack_plain(lists.postings, a, z, lists, lists.ranges[r], size, at, documents, values)
         if not sound:
             return -1
         counts[j] = count

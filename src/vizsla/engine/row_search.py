@@ -9,14 +9,13 @@ import numpy as np
 
 from vizsla import stopping
 from vizsla.engine.blocks import (
+    BLOCKS,
     LOOKUP,
     OFFSET_MASK,
     RANGE_BITS,
     RANGE_SIZE,
-    VALUE_TYPES,
     bits_at,
     block_bounds,
-    blocks_type,
     find_block,
     find_posting,
     is_bitmap,
@@ -52,14 +51,14 @@ def rows_with_all(segment: Segment, terms: np.ndarray) -> np.ndarray:
     if len(terms) > _MOST_MARKS:
         some, others = (rows_with_all(segment, part) for part in (terms[:_MOST_MARKS], terms[_MOST_MARKS:]))
         return np.intersect1d(some, others, assume_unique=True)
-    table, values, size = segment.lists_table, segment.large.values, len(segment)
+    table, size = segment.lists_table, len(segment)
     lengths = np.empty(len(terms), np.int64)
     with scratch_of_thread(1, len(terms), segment.range_count) as scratch:
-        if not _measure(table, values, terms, size, segment.range_count, scratch.table, lengths):
+        if not _measure(table, terms, size, segment.range_count, scratch.table, lengths):
             raise failure()
         order = np.argsort(lengths, kind="stable")
         rows, marks, spare = (np.empty(lengths[order[0]], np.int64), *_range_memory())
-        count = _intersect(table, values, order, marks, spare, size, scratch.table, rows, stopping.flag())
+        count = _intersect(table, order, marks, spare, size, scratch.table, rows, stopping.flag())
         if count < 0:
             raise failure()
     return np.sort(rows[:count], kind="stable")  # two ascending runs
@@ -110,7 +109,7 @@ def _score(
         for segment, first, some in zip(prepared.segments, segments.firsts, rows, strict=False):
             if len(some):
                 sums, found, documents = np.empty(len(some)), np.empty(len(some), np.float32), some.astype(np.uint32)
-                if not score_rows(*segment[:3], *asked, documents, sums, scratch.table, found, stopping.flag()):
+                if not score_rows(*segment[:2], *asked, documents, sums, scratch.table, found, stopping.flag()):
                     raise failure()
                 places.append(first + some)
                 scores.append(found)
@@ -148,7 +147,7 @@ def _checked(segments: SegmentList, places: np.ndarray, check: Callable[[int, np
     return passed
 
 
-@njit(*(f"{blocks_type(values)}, const int64[:,:], int64, bool[:], uint8[:]" for values in VALUE_TYPES))
+@njit(f"{BLOCKS}, const int64[:,:], int64, bool[:], uint8[:]")
 def _mark(lists, blocks, column, mask, stop):
     """Mark the rows of the lists of some terms; False if a list is damaged, or if stopped.
 
@@ -204,10 +203,10 @@ def _raise_marks(lists, first, last, doc_range, rare, marks, level):
     return True
 
 
-@njit("const int64[:,:], const uint8[:], const int64[:], int64, int64, const int64[:,:], int64[:]")
-def _measure(table, values, terms, size, range_count, memory, lengths):
+@njit("const int64[:,:], const int64[:], int64, int64, const int64[:,:], int64[:]")
+def _measure(table, terms, size, range_count, memory, lengths):
     """Open the lists of terms of a segment, a table, and measure how many rows each has; False for damage."""
-    small, large, blocks, _, sound = open_terms(table, values, terms, range_count, memory)
+    small, large, blocks, _, sound = open_terms(table, terms, range_count, memory)
     if not sound:
         return False
     for i in range(terms.size):
@@ -247,10 +246,8 @@ def _intersect_range(small, large, blocks, order, doc_range, rare, marks, count,
     return count
 
 
-@njit(
-    "const int64[:,:], const uint8[:], const int64[:], uint8[:], uint16[:], int64, const int64[:,:], int64[:], uint8[:]"
-)
-def _intersect(table, values, order, marks, spare, size, memory, out, stop):
+@njit("const int64[:,:], const int64[:], uint8[:], uint16[:], int64, const int64[:,:], int64[:], uint8[:]")
+def _intersect(table, order, marks, spare, size, memory, out, stop):
     """Put the rows that have all terms, whose lists are open in `memory`, into `out`; returns how many there are.
 
     -1 for damage or if stopped.
@@ -258,7 +255,7 @@ def _intersect(table, values, order, marks, spare, size, memory, out, stop):
     `order`: the rarest term comes first. It leads: first its small list, then its large one. The mark of a document
     is the number of terms it has so far; all are 0 before and after. `spare`: memory for the postings of a bitmap.
     """
-    small, large, blocks = blocks_of(table, values, memory)
+    small, large, blocks = blocks_of(table, memory)
     lead, count = blocks[order[0]], 0
     for kind in range(2):
         lists = small if kind == 0 else large

@@ -15,6 +15,7 @@ from vizsla.engine.blocks import (
     find_four,
     find_posting,
     is_bitmap,
+    number_at,
     value_in_bitmap,
 )
 from vizsla.kernels import njit, njit_inlined
@@ -62,7 +63,7 @@ def weight_of(value, code, w, s):
 def value_at(lists, x):
     """What the posting at x stores."""
     if lists.values.size:
-        return np.float64(lists.values[x])
+        return number_at(lists.values, lists.kind, x)
     return np.float64((lists.postings[x] >> np.uint16(RANGE_BITS)) + np.uint16(1))
 
 

@@ -12,11 +12,11 @@ import numpy as np
 from vizsla.engine.ann import AnnIndex
 from vizsla.engine.arrays import DamagedSegmentError, freeze
 from vizsla.engine.blocks import (
+    BLOCKS,
     RANGE_BITS,
     RANGE_SIZE,
     VALUE_TYPES,
     Blocks,
-    blocks_type,
 )
 from vizsla.engine.list_directory import open_lists
 from vizsla.engine.packed_arrays import pack_arrays
@@ -53,11 +53,8 @@ class SegmentArrays(NamedTuple):
     """The place of the first document among those of all segments."""
 
 
-def segment_type(values: str) -> str:
-    """The type of `SegmentArrays` for kernels, by the type of its values."""
-    return (
-        f"SegmentArrays({blocks_type('uint8')}, {blocks_type(values)}, const uint8[:,:], const bool[:], int64, int64)"
-    )
+SEGMENT = f"SegmentArrays({BLOCKS}, {BLOCKS}, const uint8[:,:], const bool[:], int64, int64)"
+"""Its type for kernels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,12 +134,18 @@ class Segment:
 
     @cached_property
     def lists_table(self) -> np.ndarray:
-        """The arrays of the posting lists as a table for kernels, except for the values of large ones."""
+        """The arrays of the posting lists as a table for kernels.
+
+        In place of columns, which they do not have, the values of large lists have their kind; see `Blocks`.
+        """
         small, large = self.small, self.large
-        return pack_arrays(
+        values, kind = large.value_bytes
+        table = pack_arrays(
             small.directory.groups, small.directory.records, small.postings,
-            large.directory.groups, large.directory.records, large.postings, large.maxima,
+            large.directory.groups, large.directory.records, large.postings, large.maxima, values,
         )  # fmt: skip
+        table[-1, 2] = kind
+        return table
 
     @property
     def range_count(self) -> int:

@@ -17,7 +17,6 @@ import numpy as np
 from vizsla.engine.blocks import (
     RANGE_BITS,
     RANGE_SIZE,
-    VALUE_TYPES,
     Blocks,
 )
 from vizsla.engine.bounds import Bounds, bound_terms
@@ -61,7 +60,6 @@ class PreparedSegment(NamedTuple):
 
     table: np.ndarray
     lengths: np.ndarray
-    values: np.ndarray
     facts: np.ndarray
     """How many documents it has, and the place of the first among those of all segments."""
 
@@ -85,7 +83,7 @@ class PreparedSegments:
         others = np.ascontiguousarray(read_only_mask(mask)), *w
         self._kept += [s, mask, others]
         table = np.concatenate([s.lists_table, pack_arrays(*others)])
-        return PreparedSegment(table, s.lengths, s.large.values, np.array([len(s), first], np.int64))
+        return PreparedSegment(table, s.lengths, np.array([len(s), first], np.int64))
 
     def scratch(self, k: int, terms: int) -> AbstractContextManager[Scratch]:
         """Memory of this thread to search these segments in, for k documents and queries of so many terms."""
@@ -143,20 +141,21 @@ def _directories_of(table):
 
 
 @njit
-def blocks_of(table, values, t):
+def blocks_of(table, t):
     """The small and the large blocks that `open_terms` has put into the memory `t`, and where each term has its own."""
+    values = read_uint8(table, 7)
     return (
-        Blocks(write_uint16(t, 25), write_uint32(t, 26), read_uint16(table, 2), values[:0]),
-        Blocks(write_uint16(t, 27), write_uint32(t, 28), read_uint16(table, 5), values),
+        Blocks(write_uint16(t, 25), write_uint32(t, 26), read_uint16(table, 2), values[:0], 0),
+        Blocks(write_uint16(t, 27), write_uint32(t, 28), read_uint16(table, 5), values, table[7, 2]),
         write_int64_rows(t, 22),
     )
 
 
 @njit
-def open_terms(table, values, numbers, range_count, memory):
+def open_terms(table, numbers, range_count, memory):
     """The small and the large blocks of a query's terms, and where they start and end; whether they are sound."""
     small_words, large_words = _directories_of(table)
-    small, large, rows = blocks_of(table, values, memory)
+    small, large, rows = blocks_of(table, memory)
     n = numbers.size
     blocks, maxima, places = rows[:n], write_float64(memory, 23)[:n], write_int64(memory, 24)[:n]
     sound = open_in_both(small_words, large_words, numbers, range_count, small, large, places, blocks, maxima)
@@ -164,20 +163,17 @@ def open_terms(table, values, numbers, range_count, memory):
 
 
 @njit(
-    *(
-        f"const int64[:,:], const uint8[:,:], const {values}[:], const int64[:], const int64[:], const float64[:], "
-        "const uint32[:], const float64[:], const int64[:,:], float32[:], uint8[:]"
-        for values in VALUE_TYPES
-    )
+    "const int64[:,:], const uint8[:,:], const int64[:], const int64[:], const float64[:], const uint32[:], "
+    "float64[:], const int64[:,:], float32[:], uint8[:]"
 )
-def score_rows(table, lengths, values, numbers, spaces, weights, documents, sums, memory, scores, stop):
+def score_rows(table, lengths, numbers, spaces, weights, documents, sums, memory, scores, stop):
     """Put the exact scores of ascending documents of a prepared segment into `scores`; False for damage or if stopped.
 
     `sums`: memory for so many documents.
     """
     spare = _scoring_of(memory)
     scoring = ScoringScratch(sums, spare.ends, spare.places)
-    small, large, blocks, _, sound = open_terms(table, values, numbers, lengths.shape[1] >> RANGE_BITS, memory)
+    small, large, blocks, _, sound = open_terms(table, numbers, lengths.shape[1] >> RANGE_BITS, memory)
     if not sound:
         return False
     terms = Terms(weights, spaces, blocks)
@@ -224,30 +220,27 @@ def _sorting_of(t):
 @njit
 def _weightings_of(t):
     return Weightings(
-        write_bool(t, 8), write_float64_rows(t, 9), write_float64_rows(t, 10), write_float64_rows(t, 11),
-        write_int64(t, 12),
+        write_bool(t, 9), write_float64_rows(t, 10), write_float64_rows(t, 11), write_float64_rows(t, 12),
+        write_int64(t, 13),
     )  # fmt: skip
 
 
 @njit(
-    *(
-        f"const int64[:,:], const uint8[:,:], const {values}[:], const int64[:], const int64[:], const int64[:], "
-        "const int64[:], const float64[:], float64, const int64[:,:], float32[:,:], int64[:,:], int64[:], uint8[:]"
-        for values in VALUE_TYPES
-    )
+    "const int64[:,:], const uint8[:,:], const int64[:], const int64[:], const int64[:], const int64[:], "
+    "const float64[:], float64, const int64[:,:], float32[:,:], int64[:,:], int64[:], uint8[:]"
 )
 def search_segment(
-    table, lengths, values, facts, pointers, numbers, spaces, weights, expected, memory, scores, places, counts, stop
+    table, lengths, facts, pointers, numbers, spaces, weights, expected, memory, scores, places, counts, stop
 ):  # fmt: skip
     """Merge a segment's documents into the top k of many queries; False if the segment is damaged, or if stopped.
 
-    `table`, `lengths`, `values` and `facts`: see `PreparedSegment`; `memory`: see `Scratch`.
+    `table`, `lengths` and `facts`: see `PreparedSegment`; `memory`: see `Scratch`.
     """
     w, bounds, candidates = _weightings_of(table), _bounds_of(memory), _candidates_of(memory)
     scoring, sorting, range_count = _scoring_of(memory), _sorting_of(memory), lengths.shape[1] >> RANGE_BITS
     for q in range(pointers.size - 1):
         a, z = pointers[q], pointers[q + 1]
-        small, large, blocks, maxima, sound = open_terms(table, values, numbers[a:z], range_count, memory)
+        small, large, blocks, maxima, sound = open_terms(table, numbers[a:z], range_count, memory)
         if not sound:
             return False
         terms = Terms(weights[a:z], spaces[a:z], blocks)
@@ -255,7 +248,7 @@ def search_segment(
         if unit < 0:
             return False
         if unit > 0:
-            segment = SegmentArrays(small, large, lengths, read_bool(table, 7), facts[0], facts[1])
+            segment = SegmentArrays(small, large, lengths, read_bool(table, 8), facts[0], facts[1])
             counts[q] = search_ranges(
                 segment,
                 terms,
