@@ -33,8 +33,7 @@ C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
 FUNCTIONS = (
     "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_Occurred", "PyErr_SetObject", "PyLong_AsLongLong",
     "PyLong_FromLongLong", "PyLong_FromUnsignedLongLong", "PyFloat_FromDouble", "PyBytes_FromStringAndSize",
-    "Py_IncRef", "Py_DecRef", "PyList_Size", "PyList_New", "PyList_GetItem", "PyList_SetItem", "PyType_GenericAlloc",
-    "PyObject_GC_UnTrack",
+    "Py_IncRef", "Py_DecRef",
 )  # fmt: skip
 
 
