@@ -96,7 +96,7 @@ class Hit:
         """The document."""
         document = self._document
         if not isinstance(document, Document):
-            document = self._document = document.document(int(self._number), self._id)
+            document = self._document = document.document(self._number, self._id)
         return document
 
     def at_rank(self, rank: int, score: float | None = None) -> Hit:
@@ -105,7 +105,11 @@ class Hit:
         >>> Hit(3, 2.5, Document("7", {})).at_rank(1)
         Hit(rank=1, score=2.5, document=Document(id='7', content={}), passage=None)
         """
-        return self._like(rank, self._score if score is None else score, self._id, self._passage)
+        hit = Hit.__new__(Hit)
+        hit._rank, hit._score = rank, self._score if score is None else score
+        hit._id, hit._passage = self._id, self._passage
+        hit._document, hit._number = self._document, self._number
+        return hit
 
     def as_passage(self, doc_id: str, passage: int, rank: int) -> Hit:
         """The hit of a document whose passage was found, given that of the passage.
@@ -113,15 +117,7 @@ class Hit:
         >>> Hit(3, 2.5, Document("7#1", {})).as_passage("7", 1, rank=2)
         Hit(rank=2, score=2.5, document=Document(id='7', content={}), passage=1)
         """
-        return self._like(rank, self._score, doc_id, passage)
-
-    def _like(self, rank: int, score: float, doc_id: str, passage: int | None) -> Hit:
-        hit, known = Hit.__new__(Hit), self._document
-        renamed = isinstance(known, Document) and known.id != doc_id
-        hit._rank, hit._score, hit._id, hit._passage = rank, score, doc_id, passage
-        hit._document = Document(doc_id, self.document.content) if renamed else known
-        hit._number = self._number
-        return hit
+        return Hit(rank, self._score, Document(doc_id, self.document.content), passage)
 
     def __getitem__(self, key: str) -> Any:
         if key == "id" and key not in self.document.content:
@@ -172,10 +168,20 @@ class PageOptions(TypedDict, total=False):
     min_score: float | None
 
 
-class _Columns:
-    """The columns of a ranking. A hit is made from a row when it is looked at, and kept."""
+class _DocumentsOfHits:
+    """The documents that some hits have, or read; a number is a place among the hits."""
 
-    __slots__ = ("_made", "_numbers", "_source", "ids", "passages", "ranks", "scores")
+    def __init__(self, hits: Sequence[Hit]) -> None:
+        self._hits = hits
+
+    def document(self, number: int, doc_id: str) -> Document:  # noqa: ARG002 (the hit knows its id)
+        return self._hits[number].document
+
+
+class _Columns:
+    """The columns of a ranking, and the documents that have been read: a source whose numbers are rows."""
+
+    __slots__ = ("_documents", "_numbers", "_source", "ids", "passages", "ranks", "scores")
 
     def __init__(
         self,
@@ -185,33 +191,38 @@ class _Columns:
         passages: Sequence[int | None] | None,
         numbers: Sequence[int] | np.ndarray,
         source: DocumentSource,
-        made: list[Hit | None],
     ) -> None:
         self.ids, self.scores, self.ranks, self.passages = ids, scores, ranks, passages
-        self._numbers, self._source, self._made = numbers, source, made
+        self._numbers, self._source = numbers, source
+        self._documents: dict[int, Document] = {}
 
     @classmethod
-    def of(cls, hits: list[Hit]) -> _Columns:
+    def of(cls, hits: Sequence[Hit]) -> _Columns:
         """The columns of hits."""
         ids, scores, ranks = [hit.id for hit in hits], [hit.score for hit in hits], [hit.rank for hit in hits]
-        return cls(ids, scores, ranks, [hit.passage for hit in hits], range(len(hits)), NO_DOCUMENTS, [*hits])
+        return cls(ids, scores, ranks, [hit.passage for hit in hits], range(len(hits)), _DocumentsOfHits(hits))
+
+    def document(self, number: int, doc_id: str) -> Document:
+        """The document of a row, read at the first look."""
+        known = self._documents.get(number)
+        if known is None:
+            read = self._source.document(int(self._numbers[number]), doc_id)
+            known = self._documents.setdefault(number, read)  # another thread may have been faster
+        return known
 
     def hits(self, rows: range) -> Iterator[Hit]:
-        """The hits of some rows, the same objects at each look."""
-        made, source, new = self._made, self._source, Hit.__new__
+        """The hits of some rows, made as they are looked at."""
+        new = Hit.__new__
         passages = repeat(None, len(rows)) if self.passages is None else _picked(self.passages, rows)
-        columns = (_picked(column, rows) for column in (self.ranks, self.scores, self.ids, self._numbers))
-        for row, passage, rank, score, doc_id, number in zip(rows, passages, *columns, strict=True):
-            hit = made[row]
-            if hit is None:  # a call for each would take a third longer
-                hit = new(Hit)
-                hit._rank = rank
-                hit._score = score
-                hit._id = doc_id
-                hit._passage = passage
-                hit._document = source
-                hit._number = number
-                made[row] = hit
+        ranks, scores, ids = _picked(self.ranks, rows), _picked(self.scores, rows), _picked(self.ids, rows)
+        for row, passage, rank, score, doc_id in zip(rows, passages, ranks, scores, ids, strict=True):
+            hit = new(Hit)  # to call a function for each would take a third longer
+            hit._rank = rank
+            hit._score = score
+            hit._id = doc_id
+            hit._passage = passage
+            hit._document = self
+            hit._number = row
             yield hit
 
 
@@ -265,7 +276,7 @@ class Hits(Sequence[Hit]):
         count = len(ids)
         places, ranks = range(count), range(first, first + count)
         known = places if numbers is None else numbers
-        return cls._view(_Columns(ids, scores, ranks, passages, known, source, [None] * count), places)
+        return cls._view(_Columns(ids, scores, ranks, passages, known, source), places)
 
     @classmethod
     def _view(cls, columns: _Columns, rows: range) -> Hits:
