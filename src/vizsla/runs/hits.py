@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 T = TypeVar("T")
+_Row = tuple[int, float, str, int | None, int]  # rank, score, id, passage, and the number of the document in its source
 _SHOWN = 200  # characters of a text in a notebook
 
 
@@ -64,39 +65,38 @@ class Hit:
     ('7', 'Dogs', None)
     """
 
-    __slots__ = ("_document", "_id", "_number", "_passage", "_rank", "_score")
+    __slots__ = ("_document", "_row")
 
     def __init__(self, rank: int, score: float, document: Document, passage: int | None = None) -> None:
-        self._rank, self._score, self._id, self._passage = rank, score, document.id, passage
+        self._row: _Row = (rank, score, document.id, passage, 0)
         self._document: Document | DocumentSource = document
-        self._number = 0  # of the document in its source
 
     @property
     def rank(self) -> int:
         """The rank, from 1."""
-        return self._rank
+        return self._row[0]
 
     @property
     def score(self) -> float:
         """The score; higher is better."""
-        return self._score
+        return self._row[1]
 
     @property
     def id(self) -> str:
         """The id of the document."""
-        return self._id
+        return self._row[2]
 
     @property
     def passage(self) -> int | None:
         """In an index of passages: the number of the passage that was found, from 0. The document has its text."""
-        return self._passage
+        return self._row[3]
 
     @property
     def document(self) -> Document:
         """The document."""
         document = self._document
         if not isinstance(document, Document):
-            document = self._document = document.document(self._number, self._id)
+            document = self._document = document.document(self._row[4], self._row[2])
         return document
 
     def at_rank(self, rank: int, score: float | None = None) -> Hit:
@@ -106,9 +106,8 @@ class Hit:
         Hit(rank=1, score=2.5, document=Document(id='7', content={}), passage=None)
         """
         hit = Hit.__new__(Hit)
-        hit._rank, hit._score = rank, self._score if score is None else score
-        hit._id, hit._passage = self._id, self._passage
-        hit._document, hit._number = self._document, self._number
+        hit._row = (rank, self.score if score is None else score, *self._row[2:])
+        hit._document = self._document
         return hit
 
     def as_passage(self, doc_id: str, passage: int, rank: int) -> Hit:
@@ -117,11 +116,11 @@ class Hit:
         >>> Hit(3, 2.5, Document("7#1", {})).as_passage("7", 1, rank=2)
         Hit(rank=2, score=2.5, document=Document(id='7', content={}), passage=1)
         """
-        return Hit(rank, self._score, Document(doc_id, self.document.content), passage)
+        return Hit(rank, self.score, Document(doc_id, self.document.content), passage)
 
     def __getitem__(self, key: str) -> Any:
         if key == "id" and key not in self.document.content:
-            return self._id
+            return self.id
         return self.document.content[key]
 
     def __contains__(self, key: object) -> bool:
@@ -141,15 +140,10 @@ class Hit:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Hit):
             return NotImplemented
-        return self._key == other._key and self.document == other.document
+        return self._row[:4] == other._row[:4] and self.document == other.document
 
     def __hash__(self) -> int:
-        return hash(self._key)
-
-    @property
-    def _key(self) -> tuple[int, float, str, int | None]:
-        """What two equal hits have in common, apart from the fields of the document."""
-        return self._rank, self._score, self._id, self._passage
+        return hash(self._row[:4])
 
     def __repr__(self) -> str:
         return f"Hit(rank={self.rank}, score={self.score!r}, document={self.document!r}, passage={self.passage})"
@@ -215,14 +209,10 @@ class _Columns:
         new = Hit.__new__
         passages = repeat(None, len(rows)) if self.passages is None else _picked(self.passages, rows)
         ranks, scores, ids = _picked(self.ranks, rows), _picked(self.scores, rows), _picked(self.ids, rows)
-        for row, passage, rank, score, doc_id in zip(rows, passages, ranks, scores, ids, strict=True):
+        for row in zip(ranks, scores, ids, passages, rows, strict=True):
             hit = new(Hit)  # to call a function for each would take a third longer
-            hit._rank = rank
-            hit._score = score
-            hit._id = doc_id
-            hit._passage = passage
+            hit._row = row
             hit._document = self
-            hit._number = row
             yield hit
 
 
@@ -286,12 +276,20 @@ class Hits(Sequence[Hit]):
 
     @property
     def ids(self) -> list[str]:
-        """The ids of the documents, in order. No hit is made."""
+        """The ids of the documents, in order; no hit is made.
+
+        >>> Hits([Hit(1, 2.5, Document("7", {})), Hit(2, 1.5, Document("8", {}))]).ids
+        ['7', '8']
+        """
         return self._column(self._columns.ids)
 
     @property
     def scores(self) -> list[float]:
-        """The scores, in order. No hit is made."""
+        """The scores, in order; no hit is made.
+
+        >>> Hits([Hit(1, 2.5, Document("7", {})), Hit(2, 1.5, Document("8", {}))]).scores
+        [2.5, 1.5]
+        """
         return self._column(self._columns.scores)
 
     def _column(self, values: Sequence[T]) -> list[T]:

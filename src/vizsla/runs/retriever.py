@@ -39,7 +39,10 @@ class Retriever(ABC):
 
     @abstractmethod
     def search_many(self, queries: Sequence[str], k: int = 10, filter: FilterLike = None) -> Sequence[Sequence[Hit]]:
-        """The k best documents for each query, best first. A query without a word finds nothing."""
+        """The k best documents for each query, best first, as `Hits` or a list of `Hit`.
+
+        A query without a word finds nothing.
+        """
 
     @abstractmethod
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:

@@ -72,7 +72,8 @@ class Plan:
         if self.page is not None:
             first, least = self.page.offset, self.page.min_score
             best = replace(self, k=first + self.k, page=None).hits(texts, documents=documents)
-            return [Hits(hit for hit in hits[first:] if least is None or hit.score >= least) for hits in best]
+            ends = [len(hits) if least is None else sum(score >= least for score in hits.scores) for hits in best]
+            return [hits[first:end] for hits, end in zip(best, ends, strict=True)]
         if self.fusion is None:
             return [found.hits(known) for found in self._found(texts, self.bound, self.k, documents=documents)]
         rankings = self.rankings(texts)
