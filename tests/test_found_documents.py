@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 import sqlite3
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +20,7 @@ from vizsla import Index
 from vizsla.errors import CollectionError
 from vizsla.index import verify
 from vizsla.index.reading.documents import DocumentStore
-from vizsla.kernels import native
-from vizsla.kernels.objects import maker
-from vizsla.runs import Document, Hit, lazy_hits
+from vizsla.runs import Document
 from vizsla.text.stored_texts import DamagedTextsError, StoredTexts
 from written import records
 
@@ -160,91 +154,6 @@ def test_damage_is_told_when_a_document_is_looked_at(folder: Path) -> None:
             hits[0]["text"]
     with pytest.raises(CollectionError, match="what is stored of a document is not a JSON object"):
         others[0]["text"]
-
-
-# Hits
-
-
-class Numbers:
-    """Documents that are their numbers."""
-
-    def document(self, number: int, doc_id: str) -> Document:
-        return Document(doc_id, {"number": number})
-
-
-@pytest.mark.parametrize("count", [1, 5, 100, 1500])
-def test_a_lazy_hit_is_a_hit(count: int) -> None:
-    """Few are made by Python, many by machine code."""
-    numbers, ids = np.arange(count) + 7, [f"x{i}" for i in range(count)]
-    hits = lazy_hits(numbers.tolist(), ids, [i / 2 for i in range(count)], Numbers(), 3)
-    expected = [Hit(i + 3, i / 2, Document(f"x{i}", {"number": i + 7})) for i in range(count)]
-    assert [(hit.rank, hit.score, hit.id, hit.passage) for hit in hits] == [
-        (h.rank, h.score, h.id, None) for h in expected
-    ]
-    assert hits == expected
-    assert expected == hits
-    assert repr(hits) == repr(expected)
-    for other in (copy.copy(hits), copy.deepcopy(hits), pickle.loads(pickle.dumps(hits)), [replace(h) for h in hits]):
-        assert other == expected
-    lazy = hits[-1]
-    assert isinstance(lazy, Hit)
-    assert is_dataclass(lazy)
-    assert asdict(lazy) == asdict(expected[-1])
-    assert replace(lazy, rank=1).rank == 1
-    assert (lazy["id"], lazy["number"], lazy.get("none")) == (f"x{count - 1}", count + 6, None)
-    assert "number" in lazy
-    with pytest.raises(AttributeError, match="'Hit' object has no attribute 'text'"):
-        lazy.text  # type: ignore[attr-defined]  # noqa: B018
-
-
-def test_hits_that_are_dropped_leave_nothing() -> None:
-    source, ids, scores = Numbers(), [f"x{i}" for i in range(500)], [i + 0.5 for i in range(500)]
-    before = sys.getrefcount(source), sys.getrefcount(ids[7]), sys.getrefcount(scores[7])
-    for _ in range(5):
-        hits = lazy_hits(range(500), ids, scores, source)
-        assert hits[7]["number"] == 7
-        assert sys.getrefcount(ids[7]) > before[1]
-        del hits
-    assert (sys.getrefcount(source), sys.getrefcount(ids[7]), sys.getrefcount(scores[7])) == before
-
-
-class Triple:
-    """A class with slots, as `maker` takes them."""
-
-    __slots__ = ("_unset", "first", "second", "shared")
-
-    def __init__(self, first: object, second: object, shared: object) -> None:
-        self.second, self.first, self.shared = second, first, shared
-
-
-@pytest.mark.parametrize("supported", [True, False])
-def test_objects_by_machine_code_or_by_python(monkeypatch: pytest.MonkeyPatch, supported: bool) -> None:
-    monkeypatch.setattr(native, "SUPPORTED", supported and native.SUPPORTED)
-    make = maker.__wrapped__(Triple, ("first", "second", "shared"))
-    for count in (0, 1, 1000):
-        made = make(list(range(count)), [str(i) for i in range(count + 3)], None)
-        assert [(x.first, x.second, x.shared) for x in made] == [(i, str(i), None) for i in range(count)]
-        assert all(type(x) is Triple and not hasattr(x, "_unset") for x in made)
-
-
-def test_objects_are_not_made_of_too_few_values() -> None:
-    make = maker(Triple, ("first", "second", "shared"))
-    if native.SUPPORTED:
-        with pytest.raises(IndexError):
-            make([1, 2, 3], [1, 2], None)
-        with pytest.raises(SystemError):
-            make("no list", [1, 2], None)
-
-
-@pytest.mark.parametrize(
-    "hit", [lazy_hits([7], ["x#2"], [0.5], Numbers())[0], Hit(1, 0.5, Document("x#2", {"number": 7}))]
-)
-def test_hits_with_another_rank(hit: Hit) -> None:
-    assert hit.at_rank(4) == Hit(4, 0.5, Document("x#2", {"number": 7}))
-    assert hit.at_rank(4, 2.0) == Hit(4, 2.0, Document("x#2", {"number": 7}))
-    assert hit.as_passage("x", 2, 1) == Hit(1, 0.5, Document("x", {"number": 7}), 2)
-    assert hit.as_passage("x", 2, 1).at_rank(3).passage == 2
-    assert hit.as_passage("x", 2, 1).id == "x"
 
 
 # Ids in segments

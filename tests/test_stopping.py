@@ -14,6 +14,7 @@ from vizsla.engine.term_sequences import PhrasePattern, _are_near
 from vizsla.errors import StoppedError, VizslaError
 from vizsla.index import Index
 from vizsla.index.inspection import facets
+from vizsla.runs import Hits
 from vizsla.stopping import Stop, check, current, time_limit
 
 DOCUMENTS = 40_000  # three ranges of the engine
@@ -50,9 +51,9 @@ SEARCHES: dict[str, tuple[Callable[[Index], Any], int]] = {
 
 
 def comparable(found: Any) -> Any:
-    if isinstance(found, list) and found and isinstance(found[0], list):
-        return [comparable(hits) for hits in found]
-    return [(hit.id, hit.score) for hit in found] if isinstance(found, list) else found
+    if isinstance(found, Hits):
+        return found.ids, found.scores
+    return [comparable(hits) for hits in found] if isinstance(found, list) else found
 
 
 @pytest.mark.parametrize("name", SEARCHES)

@@ -69,7 +69,7 @@ class Engine(Peer):
     def ask(self, text: str, k: int) -> Hits:
         assert self.index is not None
         hits = self.index.search(text, k)
-        return [h.id for h in hits], [h.score for h in hits]
+        return hits.ids, hits.scores
 
     def open(self, folder: Path) -> None:
         if not (folder / FACTS).exists():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vizsla.backends.qdrant.index import QdrantIndex
     from vizsla.index import Index
     from vizsla.models import Model
-    from vizsla.runs import Hit, PageOptions, Retriever
+    from vizsla.runs import Hits, PageOptions, Retriever
 
 
 class SearchChoices(TypedDict):
@@ -103,7 +103,7 @@ def searched_with(
     )  # fmt: skip
 
 
-def search_page(retriever: Retriever, query: str, k: int, filter: str | None, page: PageOptions) -> list[Hit]:
+def search_page(retriever: Retriever, query: str, k: int, filter: str | None, page: PageOptions) -> Hits:
     """The results of a query that are on a page; a retriever without pages is refused."""
     if not page:
         return retriever.search(query, k, filter)

@@ -10,7 +10,7 @@ from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
     from vizsla.index import Facets
-    from vizsla.runs import Hit, Retriever
+    from vizsla.runs import Hit, Hits, Retriever
 
 
 def hit_as_json(hit: Hit) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def show_similar(retriever: Retriever, doc_id: str, k: int, filter: str | None, 
         console.remark("nothing found: no other document is like this one")
 
 
-def _similar(retriever: Retriever, doc_id: str, k: int, filter: str | None) -> tuple[str, list[Hit]]:
+def _similar(retriever: Retriever, doc_id: str, k: int, filter: str | None) -> tuple[str, Hits]:
     """The query that a document makes, where it is known, and what it finds."""
     from vizsla.index import Index, IndexView, similar, similar_query
     from vizsla.retrievers.remote import RemoteView

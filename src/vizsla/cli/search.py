@@ -17,7 +17,7 @@ from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
     from vizsla.models import Reranker
-    from vizsla.runs import Hit, PageOptions, Retriever, Run
+    from vizsla.runs import Hits, PageOptions, Retriever, Run
 
 SHOWN, IN_A_RUN = 10, 1000  # how many results, unless the user says
 RECALL_SAMPLE = 100  # queries that the recall of an approximate search is measured on
@@ -33,7 +33,7 @@ class _Search:
     depth: int
     page: PageOptions
 
-    def hits(self, query: str, k: int) -> list[Hit]:
+    def hits(self, query: str, k: int) -> Hits:
         """The top k of a query; with a reranker, of the `depth` documents that it reranks."""
         if self.reranker is None:
             return search_page(self.retriever, query, k, self.filter, self.page)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from vizsla.index import Index, Snippet
     from vizsla.models import Model
-    from vizsla.runs import Document, Explanation, Hit, Retriever
+    from vizsla.runs import Document, Explanation, Hits, Retriever
 
 MATCH = "bold yellow"
 TITLE_WIDTH, TEXT_WIDTH = 120, 240  # characters
@@ -39,10 +39,10 @@ def show_results(retriever: Retriever, query: str, k: int, filter: str | None = 
         show_hits(retriever, query, hits, filter)
     else:
         console.remark(nothing_found(retriever, query, filter))
-    return [hit.id for hit in hits]
+    return hits.ids
 
 
-def show_hits(retriever: Retriever, query: str, hits: list[Hit], filter: str | None = None) -> None:
+def show_hits(retriever: Retriever, query: str, hits: Hits, filter: str | None = None) -> None:
     """Print each hit with title, id, score and its best snippet, matches highlighted."""
     from rich.text import Text
 

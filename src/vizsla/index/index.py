@@ -29,7 +29,7 @@ from vizsla.index.view import SearchableCollection
 from vizsla.index.writing.transaction import Added
 from vizsla.index.writing.writer import DEFAULT_MEMORY, DEFAULT_TIMEOUT, Hooks, Target, Writer, warn_of_lost_changes
 from vizsla.models import SAMPLE, Model, check_model, fitted_again, parse_model
-from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Run, document_id
+from vizsla.runs import Document, Explanation, Filter, FilterLike, Hits, Run, document_id
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_mapping, check_query, document_ids, query_with_words
 from vizsla.stopping import check_seconds, time_limit
@@ -294,7 +294,7 @@ class Index(SearchableCollection):
         with self._reading() as searcher:
             Search.prepare(searcher, 1, None, options)
 
-    def _search_one(self, options: SearchOptions, query: str, k: int, filter: FilterLike) -> list[Hit]:
+    def _search_one(self, options: SearchOptions, query: str, k: int, filter: FilterLike) -> Hits:
         if options.timeout is not None:
             return self._search_with(options, [query], k, filter, True)[0]
         searcher = self._acquired()  # without a context manager: it takes longer than all else that is done here
@@ -305,7 +305,7 @@ class Index(SearchableCollection):
 
     def _search_with(
         self, options: SearchOptions, queries: Sequence[str], k: int, filter: FilterLike, documents: bool
-    ) -> list[list[Hit]]:
+    ) -> list[Hits]:
         with time_limit(check_seconds(options.timeout)), self._reading() as searcher:
             return Search.prepare(searcher, k, filter, options).hits(queries, documents=documents)
 

@@ -19,7 +19,7 @@ from vizsla.index.search.statistics import TermStatistics, VectorBlock
 from vizsla.index.search.suggestions import Suggestion
 from vizsla.index.storage import trust
 from vizsla.models import Model
-from vizsla.runs import Filter, FilterLike, Hit, document_id
+from vizsla.runs import Filter, FilterLike, Hits, document_id
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_query
 
@@ -77,7 +77,7 @@ def similar(
     filter: FilterLike = None,
     *,
     model: str | Model | None = None,
-) -> list[Hit]:
+) -> Hits:
     """The k documents that are most like a document, best first, without the document itself.
 
     They are what a search finds for the query that `similar_query` gives.

@@ -18,7 +18,7 @@ from vizsla.index.search.plan import (
     check_options,
 )
 from vizsla.models import Model, check_model, parse_model
-from vizsla.runs import Document, Explanation, FilterLike, Hit, Hits, PageOptions, Retriever, Run
+from vizsla.runs import Document, Explanation, FilterLike, Hits, PageOptions, Retriever, Run
 from vizsla.runs.retriever import query_with_words
 
 
@@ -44,9 +44,9 @@ class SearchableCollection(Retriever):
     @abstractmethod
     def _search_with(
         self, options: SearchOptions, queries: Sequence[str], k: int, filter: FilterLike, documents: bool
-    ) -> list[list[Hit]]: ...
+    ) -> list[Hits]: ...
 
-    def _search_one(self, options: SearchOptions, query: str, k: int, filter: FilterLike) -> list[Hit]:
+    def _search_one(self, options: SearchOptions, query: str, k: int, filter: FilterLike) -> Hits:
         """The hits of a query with words."""
         return self._search_with(options, [query], k, filter, True)[0]
 
@@ -104,7 +104,7 @@ class SearchableCollection(Retriever):
         if not isinstance(query, str) or not query.strip():
             query_with_words(query)  # says what is wrong
         chosen = self._options(options, threads=1) if options else ONE_TEXT
-        return Hits(self._search_one(chosen, query, k, filter))
+        return self._search_one(chosen, query, k, filter)
 
     def search_many(
         self,
@@ -114,7 +114,7 @@ class SearchableCollection(Retriever):
         *,
         documents: bool = True,
         **options: Unpack[SearchKeywords],
-    ) -> list[list[Hit]]:
+    ) -> list[Hits]:
         """The hits of many queries. An empty query finds nothing.
 
         `model`: search with another model than the collection's own, one that reads the same postings: other k1, b,
@@ -171,7 +171,7 @@ class IndexView(Retriever):
         *,
         documents: bool = True,
         **page: Unpack[PageOptions],
-    ) -> list[list[Hit]]:
+    ) -> list[Hits]:
         """The k best documents for each query, best first; without `documents` hits have ids and scores only.
 
         `page`: offset, sort, collapse and min_score, as in `Index.search_many`.
@@ -180,7 +180,7 @@ class IndexView(Retriever):
 
     def search(self, query: str, k: int = 10, filter: FilterLike = None, **page: Unpack[PageOptions]) -> Hits:
         """The k best documents for a query; see `search_many`."""
-        return Hits(self.search_many([query_with_words(query)], k, filter, **page)[0])
+        return self.search_many([query_with_words(query)], k, filter, **page)[0]
 
     def run(self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None) -> Run:
         """The rankings of many queries, by query id."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from vizsla.models.model import Model
-from vizsla.runs import Document, Explanation, FilterLike, Hit, Retriever, Run
+from vizsla.runs import Document, Explanation, FilterLike, Hit, Hits, Retriever, Run
 
 
 class ModelRetriever(Protocol):
@@ -26,10 +26,10 @@ class ModelRetriever(Protocol):
     def with_model(self, model: str | Model) -> Retriever:
         """The same documents searched with another model; one that they cannot be searched with is refused."""
 
-    def search_many(self, queries: Sequence[str], k: int = 10, filter: FilterLike = None) -> list[list[Hit]]:
+    def search_many(self, queries: Sequence[str], k: int = 10, filter: FilterLike = None) -> Sequence[Sequence[Hit]]:
         """The k best documents for each query, best first."""
 
-    def search(self, query: str, k: int = 10, filter: FilterLike = None) -> list[Hit]:
+    def search(self, query: str, k: int = 10, filter: FilterLike = None) -> Hits:
         """The k best documents for a query, best first."""
 
     def run(self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None) -> Run:

@@ -9,7 +9,7 @@ from typing import Any, Self, Unpack
 from vizsla.index.search.facets import Facets
 from vizsla.retrievers.remote_calls import Calls, Pieces, RemoteOptions, Suggestion, meet
 from vizsla.retrievers.remote_connection import Address, AsyncConnection, Patience
-from vizsla.runs import Document, Explanation, FilterLike, Hit, Hits, PageOptions, Run, document_id
+from vizsla.runs import Document, Explanation, FilterLike, Hits, PageOptions, Run, document_id
 from vizsla.runs.retriever import check_mapping, query_with_words, ranking_of
 
 
@@ -31,7 +31,7 @@ class AsyncRemoteView:
 
     async def search(self, query: str, k: int = 10, filter: FilterLike = None, **page: Unpack[PageOptions]) -> Hits:
         """The k best documents for a query, best first; see `search_many`. An empty query is refused."""
-        return Hits((await self.search_many([query_with_words(query)], k, filter, **page))[0])
+        return (await self.search_many([query_with_words(query)], k, filter, **page))[0]
 
     async def search_many(
         self,
@@ -41,7 +41,7 @@ class AsyncRemoteView:
         *,
         documents: bool = True,
         **page: Unpack[PageOptions],
-    ) -> list[list[Hit]]:
+    ) -> list[Hits]:
         """The k best documents for each query, best first; without `documents` hits have ids and scores only.
 
         `page`: offset, sort, collapse and min_score, as in `Index.search_many`.
@@ -70,7 +70,7 @@ class AsyncRemoteView:
         """Why a document has its score for a query."""
         return await self._connection.run(self._calls.explain(query, doc_id, filter))
 
-    async def similar(self, doc_id: str | int, k: int = 10, filter: FilterLike = None) -> list[Hit]:
+    async def similar(self, doc_id: str | int, k: int = 10, filter: FilterLike = None) -> Hits:
         """The k documents that are most like one, best first, without itself."""
         return await self._connection.run(self._calls.similar(doc_id, k, filter))
 

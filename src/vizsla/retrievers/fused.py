@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from vizsla.errors import VizslaError, kind_of
 from vizsla.retrievers.reranked import explain_hit
-from vizsla.runs import Document, Explanation, FilterLike, Fusion, Hit, Retriever, Run, document_id
+from vizsla.runs import Document, Explanation, FilterLike, Fusion, Hit, Hits, Retriever, Run, document_id
 from vizsla.runs.retriever import (
     check_count,
     check_mapping,
@@ -62,11 +62,11 @@ class FusedRetriever(Retriever):
         self.depth = check_count(depth, "the depth, how many documents of each retriever are fused,")
         self.name = f"{self.fusion} of {', '.join(retriever.name for retriever in self.retrievers)}"
 
-    def search_many(self, queries: Sequence[str], k: int = 10, filter: FilterLike = None) -> list[list[Hit]]:
+    def search_many(self, queries: Sequence[str], k: int = 10, filter: FilterLike = None) -> list[Hits]:
         """The k best documents for each query, best first. A query without a word finds nothing."""
         checked = check_queries(queries)
         by_retriever = self._search(checked, k, filter)
-        return [self._fuse_hits(hits)[:k] for hits in zip(*by_retriever, strict=True)]
+        return [self._fuse_hits(hits, k) for hits in zip(*by_retriever, strict=True)]
 
     def run(self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None) -> Run:
         """The rankings of many queries, by query id."""
@@ -113,16 +113,21 @@ class FusedRetriever(Retriever):
         for retriever in self.retrievers:
             retriever.close()
 
-    def _search(self, queries: Sequence[str], k: int, filter: FilterLike) -> list[list[list[Hit]]]:
+    def _search(self, queries: Sequence[str], k: int, filter: FilterLike) -> list[Sequence[Sequence[Hit]]]:
         """The hits of each retriever for each query."""
         depth = max(check_count(k, "k, the number of results,"), self.depth)
         return [retriever.search_many(queries, depth, filter) for retriever in self.retrievers]
 
-    def _fuse_hits(self, hits: Sequence[Sequence[Hit]]) -> list[Hit]:
-        """One list of hits from those that each retriever has for a query."""
-        ranking = self.fusion.fuse_rankings([ranking_of(some) for some in hits], self.weights)
+    def _fuse_hits(self, hits: Sequence[Sequence[Hit]], k: int | None = None) -> Hits:
+        """The best k hits, or all, from those that each retriever has for a query."""
+        columns = [Hits(some) for some in hits]
+        ranking = self.fusion.fuse_rankings([ranking_of(some) for some in columns], self.weights)[:k]
+        best = set(ranking.documents)
         by_id: dict[str, Hit] = {}
-        for hit in (hit for some in hits for hit in some):
-            if hit.id not in by_id or (hit.document.content and not by_id[hit.id].document.content):
-                by_id[hit.id] = hit
-        return [by_id[d].at_rank(rank, score) for rank, (d, score) in enumerate(ranking, 1)]
+        for some in columns:
+            for place, doc_id in enumerate(some.ids):
+                if doc_id not in best or (doc_id in by_id and by_id[doc_id].document.content):
+                    continue
+                if doc_id not in by_id or some[place].document.content:
+                    by_id[doc_id] = some[place]
+        return Hits(by_id[d].at_rank(rank, score) for rank, (d, score) in enumerate(ranking, 1))

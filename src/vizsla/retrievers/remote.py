@@ -9,7 +9,7 @@ from vizsla.index.search.facets import Facets
 from vizsla.retrievers.locations import LOCATIONS
 from vizsla.retrievers.remote_calls import Calls, RemoteOptions, Suggestion, meet
 from vizsla.retrievers.remote_connection import Address, Connection, Patience
-from vizsla.runs import Document, Explanation, FilterLike, Hit, Hits, PageOptions, Retriever, Run
+from vizsla.runs import Document, Explanation, FilterLike, Hits, PageOptions, Retriever, Run
 from vizsla.runs.retriever import check_mapping, query_with_words, ranking_of
 
 
@@ -37,7 +37,7 @@ class RemoteView(Retriever):
         *,
         documents: bool = True,
         **page: Unpack[PageOptions],
-    ) -> list[list[Hit]]:
+    ) -> list[Hits]:
         """The k best documents for each query, best first; without `documents` hits have ids and scores only.
 
         `page`: offset, sort, collapse and min_score, as in `Index.search_many`.
@@ -46,7 +46,7 @@ class RemoteView(Retriever):
 
     def search(self, query: str, k: int = 10, filter: FilterLike = None, **page: Unpack[PageOptions]) -> Hits:
         """The k best documents for a query, best first; see `search_many`. An empty query is refused."""
-        return Hits(self.search_many([query_with_words(query)], k, filter, **page)[0])
+        return self.search_many([query_with_words(query)], k, filter, **page)[0]
 
     def run(self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None) -> Run:
         """The rankings of many queries, by query id."""
@@ -66,7 +66,7 @@ class RemoteView(Retriever):
         """Why a document has its score for a query."""
         return self._connection.run(self._calls.explain(query, doc_id, filter))
 
-    def similar(self, doc_id: str | int, k: int = 10, filter: FilterLike = None) -> list[Hit]:
+    def similar(self, doc_id: str | int, k: int = 10, filter: FilterLike = None) -> Hits:
         """The k documents that are most like one, best first, without itself."""
         return self._connection.run(self._calls.similar(doc_id, k, filter))
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from vizsla.errors import UnknownNameError, VizslaError, kind_of
 from vizsla.index.search.facets import Facets, FacetValue, FieldFacets
-from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, PageOptions, document_id
+from vizsla.runs import Document, Explanation, Filter, FilterLike, Hits, KnownDocuments, PageOptions, document_id
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_count, check_queries, document_ids, query_with_words
 
@@ -182,11 +182,11 @@ class Calls:
         filter: FilterLike = None,
         documents: bool = True,
         page: PageOptions | None = None,
-    ) -> Call[list[list[Hit]]]:
+    ) -> Call[list[Hits]]:
         """The hits of many queries, a chunk of them with each request; a query without a word finds nothing."""
         texts, k = check_queries(queries), check_count(k, "k, the number of results,")
         asked = [number for number, text in enumerate(texts) if text.strip()]
-        found: list[list[Hit]] = [[] for _ in texts]
+        found = [Hits() for _ in texts]
         at_once = max(min(self.limits.queries, HITS // k), 1)
         chosen = {name: value for name, value in (page or {}).items() if value is not None and name != "offset"}
         self.abilities.check(chosen)
@@ -201,12 +201,12 @@ class Calls:
                 found[number] = own
         return found
 
-    def _all_pages(self, body: Mapping[str, Any], k: int, first: int = 0) -> Call[list[list[Hit]]]:
+    def _all_pages(self, body: Mapping[str, Any], k: int, first: int = 0) -> Call[list[Hits]]:
         """The k best of each query behind the first ones, all of one commit.
 
         They come in pages if the server gives fewer at a time.
         """
-        found: list[list[Hit]] = [[] for _ in body["queries"]]
+        found: list[list[dict[str, Any]]] = [[] for _ in body["queries"]]
         generation, offset = None, first
         while offset < first + k:
             size = min(first + k - offset, self.limits.k)
@@ -216,16 +216,16 @@ class Calls:
                 continue
             generation, offset = answer["generation"], offset + size
             for own, result in zip(found, answer["results"], strict=True):
-                own.extend(_hit(hit) for hit in result["hits"])
+                own.extend(result["hits"])
             if all(first + len(own) < offset for own in found):
                 break  # there are no more
-        return found
+        return [_hits(own) for own in found]
 
-    def similar(self, doc_id: str | int, k: int = 10, filter: FilterLike = None) -> Call[list[Hit]]:
+    def similar(self, doc_id: str | int, k: int = 10, filter: FilterLike = None) -> Call[Hits]:
         """The documents that are most like one, without itself."""
         k = check_count(k, "k, the number of results,")
         answer = yield self._search({"like": document_id(doc_id), "k": k, **_filter(filter)})
-        return [_hit(hit) for hit in answer["results"][0]["hits"]]
+        return _hits(answer["results"][0]["hits"])
 
     def facets(
         self, fields: Sequence[str], query: str | None, filter: FilterLike, over: str | int, size: int
@@ -358,8 +358,13 @@ def _filter(filter: FilterLike) -> dict[str, str]:
     return {} if condition is None else {"filter": str(condition)}
 
 
-def _hit(hit: Mapping[str, Any]) -> Hit:
-    return Hit(hit["rank"], hit["score"], Document(hit["id"], hit["document"]), hit.get("passage"))
+def _hits(rows: Sequence[Mapping[str, Any]]) -> Hits:
+    """The hits of a query, whose ranks follow one another."""
+    if not rows:
+        return Hits()
+    ids, scores = [row["id"] for row in rows], [row["score"] for row in rows]
+    source, passages = KnownDocuments([row["document"] for row in rows]), [row.get("passage") for row in rows]
+    return Hits.from_columns(ids, scores, source=source, first=rows[0]["rank"], passages=passages)
 
 
 def _field_facets(counted: Mapping[str, Any]) -> FieldFacets:

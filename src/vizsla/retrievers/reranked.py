@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from vizsla.errors import CannotExplainError, VizslaError
 from vizsla.retrievers.reranking import DEPTH, PairScorer, rerank_many
-from vizsla.runs import Document, Explanation, FilterLike, Hit, Retriever, document_id
+from vizsla.runs import Document, Explanation, FilterLike, Hit, Hits, Retriever, document_id
 from vizsla.runs.retriever import check_count, check_queries, check_retriever, query_with_words
 
 
@@ -44,7 +44,7 @@ class RerankedRetriever(Retriever):
         self.depth = check_count(depth, "the depth, how many documents of a query are reranked,")
         self.name = f"{reranker.name} over {retriever.name}"
 
-    def search_many(self, queries: Sequence[str], k: int = 10, filter: FilterLike = None) -> list[list[Hit]]:
+    def search_many(self, queries: Sequence[str], k: int = 10, filter: FilterLike = None) -> list[Hits]:
         """The k best documents for each query, reranked. A query without a word finds nothing."""
         checked = check_queries(queries)
         k = check_count(k, "k, the number of results,")

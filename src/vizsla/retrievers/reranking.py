@@ -11,7 +11,7 @@ import numpy as np
 
 from vizsla.errors import InputError, VizslaError
 from vizsla.models import field_text, text_problem
-from vizsla.runs import Document, Hit, Ranking, Retriever, Run
+from vizsla.runs import Document, Hit, Hits, Ranking, Retriever, Run
 from vizsla.runs.retriever import check_count
 
 DEPTH = 100
@@ -84,7 +84,7 @@ def rerank_by_scores(run: Run, scores: Mapping[str, Mapping[str, float]], depth:
     return Run(reranked, run.name)
 
 
-def rerank_hits(hits: Sequence[Hit], query: str, reranker: PairScorer) -> list[Hit]:
+def rerank_hits(hits: Sequence[Hit], query: str, reranker: PairScorer) -> Hits:
     """The hits of a query in the order of the reranker's scores, with these scores.
 
     The hits must have their texts: `rerank_hits(index.search(query, 100), query, reranker)[:10]`.
@@ -92,9 +92,7 @@ def rerank_hits(hits: Sequence[Hit], query: str, reranker: PairScorer) -> list[H
     return rerank_many([hits], [query], reranker, max(len(hits), 1))[0]
 
 
-def rerank_many(
-    hits: Sequence[Sequence[Hit]], queries: Sequence[str], reranker: PairScorer, depth: int
-) -> list[list[Hit]]:
+def rerank_many(hits: Sequence[Sequence[Hit]], queries: Sequence[str], reranker: PairScorer, depth: int) -> list[Hits]:
     """The hits of many queries with the first `depth` of each query reranked; the others stay below them."""
     first = [some[:depth] for some in hits]
     texts = [_text(hit.document, reranker) for some in first for hit in some]
@@ -106,10 +104,10 @@ def rerank_many(
     reranked = []
     for some, values in zip(hits, np.split(scores, ends[:-1]), strict=True):
         order = np.argsort(-values, kind="stable").tolist()
-        rest = some[depth:]
-        below = _scores_below(np.array([hit.score for hit in rest]), values).tolist()
+        rest = Hits(some)[depth:]
+        below = _scores_below(np.array(rest.scores), values).tolist()
         pairs = [*((some[i], float(values[i])) for i in order), *zip(rest, below, strict=True)]
-        reranked.append([hit.at_rank(rank, score) for rank, (hit, score) in enumerate(pairs, 1)])
+        reranked.append(Hits(hit.at_rank(rank, score) for rank, (hit, score) in enumerate(pairs, 1)))
     return reranked
 
 

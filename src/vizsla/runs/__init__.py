@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from vizsla.runs.explanation import Explanation
     from vizsla.runs.filters import Filter, FilterLike
     from vizsla.runs.fusion import FUSIONS, NORMALISATIONS, Fusion, fuse
-    from vizsla.runs.hits import DocumentSource, Hit, Hits, PageOptions, lazy_hits
+    from vizsla.runs.hits import NO_DOCUMENTS, DocumentSource, Hit, Hits, KnownDocuments, PageOptions
     from vizsla.runs.measures import DEFAULT_MEASURES, Measure, parse_measures
     from vizsla.runs.qrels import Qrels
     from vizsla.runs.retriever import Retriever
@@ -20,6 +20,7 @@ _HOMES = {
     "DEFAULT_MEASURES": "measures",
     "FUSIONS": "fusion",
     "NORMALISATIONS": "fusion",
+    "NO_DOCUMENTS": "hits",
     "Document": "documents",
     "DocumentSource": "hits",
     "Explanation": "explanation",
@@ -29,6 +30,7 @@ _HOMES = {
     "Fusion": "fusion",
     "Hit": "hits",
     "Hits": "hits",
+    "KnownDocuments": "hits",
     "Measure": "measures",
     "Origin": "documents",
     "PageOptions": "hits",
@@ -38,7 +40,6 @@ _HOMES = {
     "Run": "run",
     "document_id": "documents",
     "fuse": "fusion",
-    "lazy_hits": "hits",
     "parse_measures": "measures",
     "read_run": "run",
 }
@@ -47,6 +48,7 @@ __all__ = [
     "DEFAULT_MEASURES",
     "FUSIONS",
     "NORMALISATIONS",
+    "NO_DOCUMENTS",
     "Document",
     "DocumentSource",
     "Explanation",
@@ -56,6 +58,7 @@ __all__ = [
     "Fusion",
     "Hit",
     "Hits",
+    "KnownDocuments",
     "Measure",
     "Origin",
     "PageOptions",
@@ -65,7 +68,6 @@ __all__ = [
     "Run",
     "document_id",
     "fuse",
-    "lazy_hits",
     "parse_measures",
     "read_run",
 ]

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import repeat
-from typing import Any, NamedTuple, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, overload
 
-from vizsla.errors import VizslaError
+from vizsla.errors import VizslaError, kind_of
 from vizsla.harmless import harmless
-from vizsla.kernels.objects import maker
 from vizsla.runs.documents import Document
 
+if TYPE_CHECKING:
+    import numpy as np
+
+T = TypeVar("T")
+_Row = tuple[int, float, str, int | None, int]  # rank, score, id, passage, and the number of the document in its source
 _SHOWN = 200  # characters of a text in a notebook
-_MANY = 32  # hits that machine code is worth loading for
-_RANKS = list(range(1, 1001))  # of most rankings
 
 
 class DocumentSource(Protocol):
@@ -26,27 +28,76 @@ class DocumentSource(Protocol):
         """The document with a number, under the id that its hit has."""
 
 
-@dataclass(frozen=True, slots=True)
+class _NoDocuments:
+    """Documents without content."""
+
+    def document(self, number: int, doc_id: str) -> Document:  # noqa: ARG002 (a source like any other)
+        return Document(doc_id, {})
+
+
+NO_DOCUMENTS = _NoDocuments()
+"""The source of hits that have ids and scores only."""
+
+
+class KnownDocuments:
+    """A source of documents whose contents are known: a number is a place among them.
+
+    >>> KnownDocuments([{"title": "Dogs"}, {"title": "Cats"}]).document(1, "8")
+    Document(id='8', content={'title': 'Cats'})
+    """
+
+    def __init__(self, contents: Sequence[Mapping[str, Any]]) -> None:
+        self._contents = contents
+
+    def document(self, number: int, doc_id: str) -> Document:
+        """The document at a place, under an id."""
+        return Document(doc_id, self._contents[number])
+
+
 class Hit:
-    """A document that was found, its score, and its rank from 1.
+    """A document that was found, its score, and its rank from 1. A hit cannot be changed.
 
     `hit["title"]` and `hit.get("title")` are fields of the document; `hit["id"]` is its id, unless it has such a field.
+    The document is read when it is first looked at, and kept.
 
     >>> hit = Hit(1, 2.5, Document("7", {"title": "Dogs"}))
     >>> hit.id, hit["title"], hit.get("year")
     ('7', 'Dogs', None)
     """
 
-    rank: int
-    score: float
-    document: Document
-    passage: int | None = None
-    """In an index of passages: the number of the passage that was found, from 0. The document has its text."""
+    __slots__ = ("_document", "_row")
+
+    def __init__(self, rank: int, score: float, document: Document, passage: int | None = None) -> None:
+        self._row: _Row = (rank, score, document.id, passage, 0)
+        self._document: Document | DocumentSource = document
+
+    @property
+    def rank(self) -> int:
+        """The rank, from 1."""
+        return self._row[0]
+
+    @property
+    def score(self) -> float:
+        """The score; higher is better."""
+        return self._row[1]
 
     @property
     def id(self) -> str:
         """The id of the document."""
-        return self.document.id
+        return self._row[2]
+
+    @property
+    def passage(self) -> int | None:
+        """In an index of passages: the number of the passage that was found, from 0. The document has its text."""
+        return self._row[3]
+
+    @property
+    def document(self) -> Document:
+        """The document."""
+        document = self._document
+        if not isinstance(document, Document):
+            document = self._document = document.document(self._row[4], self._row[2])
+        return document
 
     def at_rank(self, rank: int, score: float | None = None) -> Hit:
         """The same hit with another rank and, if it is given, another score; the document is not looked at.
@@ -54,121 +105,52 @@ class Hit:
         >>> Hit(3, 2.5, Document("7", {})).at_rank(1)
         Hit(rank=1, score=2.5, document=Document(id='7', content={}), passage=None)
         """
-        return replace(self, rank=rank, score=self.score if score is None else score)
+        hit = Hit.__new__(Hit)
+        hit._row = (rank, self.score if score is None else score, *self._row[2:])
+        hit._document = self._document
+        return hit
 
     def as_passage(self, doc_id: str, passage: int, rank: int) -> Hit:
-        """The hit of a document whose passage was found, given that of the passage."""
+        """The hit of a document whose passage was found, given that of the passage.
+
+        >>> Hit(3, 2.5, Document("7#1", {})).as_passage("7", 1, rank=2)
+        Hit(rank=2, score=2.5, document=Document(id='7', content={}), passage=1)
+        """
         return Hit(rank, self.score, Document(doc_id, self.document.content), passage)
 
     def __getitem__(self, key: str) -> Any:
         if key == "id" and key not in self.document.content:
-            return self.document.id
+            return self.id
         return self.document.content[key]
 
     def __contains__(self, key: object) -> bool:
         return key == "id" or key in self.document.content
 
     def get(self, key: str, default: Any = None) -> Any:
-        """A field of the document, or a default if it has no such field."""
+        """A field of the document, or a default if it has no such field.
+
+        >>> Hit(1, 2.5, Document("7", {"title": "Dogs"})).get("year", 1999)
+        1999
+        """
         try:
             return self[key]
         except KeyError:
             return default
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Hit):
+            return NotImplemented
+        return self._row[:4] == other._row[:4] and self.document == other.document
 
-class _Found(NamedTuple):
-    """Where the documents of hits can be read."""
+    def __hash__(self) -> int:
+        return hash(self._row[:4])
 
-    numbers: Sequence[int]
-    first: int
-    """The rank of the hit that the first number belongs to."""
-    source: DocumentSource
-
-    def number_at(self, rank: int) -> int:
-        """The number of the document at a rank."""
-        return int(self.numbers[rank - self.first])
-
-
-class _LazyHit(Hit):
-    """A hit whose document is read when it is looked at. It passes for a `Hit`, which it is to all who ask.
-
-    It is made three times as fast as a `Hit`, since Python does not check that nothing is changed, and many are made
-    by machine code.
-    """
-
-    __slots__ = ("_found", "id")
-    __setattr__ = object.__setattr__
-    __delattr__ = object.__delattr__  # or the other is called like a function of Python
-    __class__ = property(lambda _: Hit)  # for `replace`, == and the text of a hit
-    passage: int | None = None
-
-    def __init__(self, doc_id: str, rank: int, score: float, found: _Found) -> None:
-        self.id = doc_id  # type: ignore[misc]  # a slot, since Python would have to call a property
-        self.rank = rank  # type: ignore[misc]
-        self.score = score  # type: ignore[misc]
-        self._found = found
-
-    @property
-    def document(self) -> Document:
-        """The document, read at the first use."""
-        try:
-            return _READ.__get__(self)  # type: ignore[no-any-return]
-        except AttributeError:
-            found = self._found
-        document = found.source.document(found.number_at(self.rank), self.id)
-        _READ.__set__(self, document)
-        return document
-
-    def at_rank(self, rank: int, score: float | None = None) -> Hit:
-        return self._like(rank, self.score if score is None else score, self.id, self.passage)
-
-    def as_passage(self, doc_id: str, passage: int, rank: int) -> Hit:
-        return self._like(rank, self.score, doc_id, passage)
-
-    def _like(self, rank: int, score: float, doc_id: str, passage: int | None) -> Hit:
-        found = _Found([self._found.number_at(self.rank)], rank, self._found.source)
-        if passage is None:
-            return _LazyHit(doc_id, rank, score, found)
-        return _LazyPassage(doc_id, rank, score, found, passage)
+    def __repr__(self) -> str:
+        return f"Hit(rank={self.rank}, score={self.score!r}, document={self.document!r}, passage={self.passage})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What is copied and pickled: the document itself, not where it could be read."""
         return Hit, (self.rank, self.score, self.document, self.passage)
-
-
-class _LazyPassage(_LazyHit):
-    """The same of a passage."""
-
-    __slots__ = ()
-
-    def __init__(self, doc_id: str, rank: int, score: float, found: _Found, passage: int) -> None:
-        super().__init__(doc_id, rank, score, found)
-        self.passage = passage
-
-
-_FILLED = ("id", "rank", "score", "_found")
-_READ: Any = Hit.__dict__["document"]  # the slot that a lazy hit keeps its document in
-_LazyPassage.passage = Hit.__dict__["passage"]
-_LazyHit.__name__ = _LazyPassage.__name__ = "Hit"  # in messages
-
-
-def lazy_hits(
-    numbers: Sequence[int], ids: list[str], scores: list[float], source: DocumentSource, first: int = 1
-) -> list[Hit]:
-    """Hits whose documents are read from a source when one of them is looked at; `first`: the rank of the first.
-
-    >>> class Titles:
-    ...     def document(self, number, doc_id):
-    ...         return Document(doc_id, {"title": ("Dogs", "Cats")[number]})
-    >>> [hit] = lazy_hits([1], ["b"], [2.5], Titles())
-    >>> hit.id, hit["title"], hit == Hit(1, 2.5, Document("b", {"title": "Cats"}))
-    ('b', 'Cats', True)
-    """
-    count, found = len(ids), _Found(numbers, first, source)
-    ranks = _RANKS if first == 1 and count <= len(_RANKS) else list(range(first, first + count))
-    if count < _MANY:
-        return list(map(_LazyHit, ids, ranks, scores, repeat(found)))
-    return maker(_LazyHit, _FILLED)(ids, ranks, scores, found)
 
 
 class PageOptions(TypedDict, total=False):
@@ -180,30 +162,188 @@ class PageOptions(TypedDict, total=False):
     min_score: float | None
 
 
-class Hits(list[Hit]):
-    """The hits of a query: a list that can become a table, and is one in a notebook.
+class _DocumentsOfHits:
+    """The documents that some hits have, or read; a number is a place among the hits."""
+
+    def __init__(self, hits: Sequence[Hit]) -> None:
+        self._hits = hits
+
+    def document(self, number: int, doc_id: str) -> Document:  # noqa: ARG002 (the hit knows its id)
+        return self._hits[number].document
+
+
+class _Columns:
+    """The columns of a ranking, and the documents that have been read: a source whose numbers are rows."""
+
+    __slots__ = ("_documents", "_numbers", "_source", "ids", "passages", "ranks", "scores")
+
+    def __init__(
+        self,
+        ids: list[str],
+        scores: list[float],
+        ranks: Sequence[int],
+        passages: Sequence[int | None] | None,
+        numbers: Sequence[int] | np.ndarray,
+        source: DocumentSource,
+    ) -> None:
+        self.ids, self.scores, self.ranks, self.passages = ids, scores, ranks, passages
+        self._numbers, self._source = numbers, source
+        self._documents: dict[int, Document] = {}
+
+    @classmethod
+    def of(cls, hits: Sequence[Hit]) -> _Columns:
+        """The columns of hits."""
+        ids, scores, ranks = [hit.id for hit in hits], [hit.score for hit in hits], [hit.rank for hit in hits]
+        return cls(ids, scores, ranks, [hit.passage for hit in hits], range(len(hits)), _DocumentsOfHits(hits))
+
+    def document(self, number: int, doc_id: str) -> Document:
+        """The document of a row, read at the first look."""
+        known = self._documents.get(number)
+        if known is None:
+            read = self._source.document(int(self._numbers[number]), doc_id)
+            known = self._documents.setdefault(number, read)  # another thread may have been faster
+        return known
+
+    def hits(self, rows: range) -> Iterator[Hit]:
+        """The hits of some rows, made as they are looked at."""
+        new = Hit.__new__
+        passages = repeat(None, len(rows)) if self.passages is None else _picked(self.passages, rows)
+        ranks, scores, ids = _picked(self.ranks, rows), _picked(self.scores, rows), _picked(self.ids, rows)
+        for row in zip(ranks, scores, ids, passages, rows, strict=True):
+            hit = new(Hit)  # to call a function for each would take a third longer
+            hit._row = row
+            hit._document = self
+            yield hit
+
+
+def _picked(column: Any, rows: range) -> Any:
+    """Some rows of a column."""
+    return column[rows.start : rows.stop] if rows.step == 1 else [column[row] for row in rows]
+
+
+class Hits(Sequence[Hit]):
+    """The hits of a query: a sequence that cannot be changed, can become a table, and is one in a notebook.
+
+    `hits.ids` and `hits.scores` are lists. A `Hit` is made when it is looked at, so a long ranking costs little.
 
     >>> hits = Hits([Hit(1, 2.5, Document("7", {"title": "Dogs"})), Hit(2, 1.5, Document("8", {"year": 1999}))])
-    >>> hits.columns()
-    {'rank': [1, 2], 'id': ['7', '8'], 'score': [2.5, 1.5], 'title': ['Dogs', None], 'year': [None, 1999]}
+    >>> hits[0]["title"], hits[1:].ids, [hit.rank for hit in hits], len(hits)
+    ('Dogs', ['8'], [1, 2], 2)
     """
+
+    __slots__ = ("_columns", "_rows")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, hits: Iterable[Hit] = ()) -> None:
+        if isinstance(hits, Hits):
+            columns, rows = hits._columns, hits._rows
+        else:
+            columns = _Columns.of(list(hits))
+            rows = range(len(columns.ids))
+        self._columns: _Columns = columns
+        self._rows: range = rows
+
+    @classmethod
+    def from_columns(
+        cls,
+        ids: list[str],
+        scores: list[float],
+        numbers: Sequence[int] | np.ndarray | None = None,
+        source: DocumentSource = NO_DOCUMENTS,
+        *,
+        first: int = 1,
+        passages: Sequence[int | None] | None = None,
+    ) -> Hits:
+        """Hits from ids and scores, best first.
+
+        `numbers` and `source`: where the documents are read when they are looked at; by default the numbers are the
+        places, and documents have no content. `first`: the rank of the first hit. `passages`: their numbers, if any.
+
+        >>> hits = Hits.from_columns(["7", "8"], [2.5, 1.5], source=KnownDocuments([{"title": "Dogs"}, {}]), first=11)
+        >>> hits[0]["title"], hits[-1].rank, hits.scores
+        ('Dogs', 12, [2.5, 1.5])
+        """
+        count = len(ids)
+        places, ranks = range(count), range(first, first + count)
+        known = places if numbers is None else numbers
+        return cls._view(_Columns(ids, scores, ranks, passages, known, source), places)
+
+    @classmethod
+    def _view(cls, columns: _Columns, rows: range) -> Hits:
+        hits = cls.__new__(cls)
+        hits._columns, hits._rows = columns, rows
+        return hits
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the documents, in order; no hit is made.
+
+        >>> Hits([Hit(1, 2.5, Document("7", {})), Hit(2, 1.5, Document("8", {}))]).ids
+        ['7', '8']
+        """
+        return self._column(self._columns.ids)
+
+    @property
+    def scores(self) -> list[float]:
+        """The scores, in order; no hit is made.
+
+        >>> Hits([Hit(1, 2.5, Document("7", {})), Hit(2, 1.5, Document("8", {}))]).scores
+        [2.5, 1.5]
+        """
+        return self._column(self._columns.scores)
+
+    def _column(self, values: Sequence[T]) -> list[T]:
+        return list(_picked(values, self._rows))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, at: int) -> Hit: ...
+    @overload
+    def __getitem__(self, at: slice) -> Hits: ...
+    def __getitem__(self, at: int | slice) -> Hit | Hits:
+        try:
+            if isinstance(at, slice):
+                return self._view(self._columns, self._rows[at])
+            row = self._rows[at]
+        except IndexError:
+            raise IndexError(f"there is no hit at {at}; the number of hits is {len(self)}") from None
+        except TypeError:
+            raise TypeError(f"hits are looked up by a whole number or a slice, not by {kind_of(at)}") from None
+        return next(self._columns.hits(range(row, row + 1)))
+
+    def __iter__(self) -> Iterator[Hit]:
+        return self._columns.hits(self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Hits | list):
+            return NotImplemented
+        return len(self) == len(other) and all(map(operator.eq, self, other))
+
+    def __repr__(self) -> str:
+        return f"Hits({list(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What is copied and pickled: the hits with their documents, not where they could be read."""
+        return Hits, (list(self),)
 
     def columns(self) -> dict[str, list[Any]]:
         """Ranks, ids, scores and the fields of documents, a list of values each; None where a document has none.
 
         A field that is called rank, id, score or passage is named `document.rank` and so on.
+
+        >>> Hits([Hit(1, 2.5, Document("7", {"title": "Dogs"})), Hit(2, 1.5, Document("8", {"year": 1999}))]).columns()
+        {'rank': [1, 2], 'id': ['7', '8'], 'score': [2.5, 1.5], 'title': ['Dogs', None], 'year': [None, 1999]}
         """
-        table: dict[str, list[Any]] = {
-            "rank": [hit.rank for hit in self],
-            "id": [hit.id for hit in self],
-            "score": [hit.score for hit in self],
-        }
-        if any(hit.passage is not None for hit in self):
-            table["passage"] = [hit.passage for hit in self]
+        table: dict[str, list[Any]] = {"rank": self._column(self._columns.ranks), "id": self.ids, "score": self.scores}
+        passages = [] if self._columns.passages is None else self._column(self._columns.passages)
+        if any(passage is not None for passage in passages):
+            table["passage"] = passages
         own = {*table, "passage"}
-        for field in dict.fromkeys(field for hit in self for field in hit.document.content):
-            name = f"document.{field}" if field in own else field
-            table[name] = [hit.document.content.get(field) for hit in self]
+        contents = [hit.document.content for hit in self]
+        for field in dict.fromkeys(field for content in contents for field in content):
+            table[f"document.{field}" if field in own else field] = [content.get(field) for content in contents]
         return table
 
     def to_pandas(self) -> Any:

@@ -38,8 +38,11 @@ class Retriever(ABC):
     """What it is called in tables and messages."""
 
     @abstractmethod
-    def search_many(self, queries: Sequence[str], k: int = 10, filter: FilterLike = None) -> list[list[Hit]]:
-        """The k best documents for each query, best first. A query without a word finds nothing."""
+    def search_many(self, queries: Sequence[str], k: int = 10, filter: FilterLike = None) -> Sequence[Sequence[Hit]]:
+        """The k best documents for each query, best first, as `Hits` or a list of `Hit`.
+
+        A query without a word finds nothing.
+        """
 
     @abstractmethod
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
@@ -81,8 +84,13 @@ class Retriever(ABC):
 
 
 def ranking_of(hits: Sequence[Hit]) -> Ranking:
-    """The ids and scores of hits as a ranking."""
-    return Ranking([hit.id for hit in hits], [hit.score for hit in hits])
+    """The ids and scores of hits as a ranking.
+
+    >>> ranking_of([Hit(1, 2.5, Document("7", {})), Hit(2, 1.5, Document("8", {}))])
+    Ranking([('7', 2.5), ('8', 1.5)])
+    """
+    columns = Hits(hits)
+    return Ranking(columns.ids, columns.scores)
 
 
 def check_count(number: object, what: str) -> int:

@@ -14,7 +14,7 @@ from vizsla.index.search.facets import Facets, facets_of_hits
 from vizsla.index.search.highlight import Highlighter
 from vizsla.models import Model, Reranker
 from vizsla.retrievers import rerank_hits
-from vizsla.runs import Hit, document_id
+from vizsla.runs import Hit, Hits, document_id
 from vizsla.runs.filters import Filter
 from vizsla.server.bodies import FacetsBody, FilterBody, HighlightBody, SearchBody, SearchParameters
 from vizsla.server.errors import NotFoundError, RequestError
@@ -104,10 +104,10 @@ class SearchPlan:
             return [self._candidates(query, hits) for query, hits in zip(queries, found, strict=True)]
         return [json_bytes(self._result(query, hits)) for query, hits in zip(queries, found, strict=True)]
 
-    def _search(self, queries: Sequence[str]) -> list[list[Hit]]:
+    def _search(self, queries: Sequence[str]) -> list[Hits]:
         wanted = self.k + self.offset + (self.like is not None)
         if self.k == 0 and (self.facets is None or self.facets.over == "all"):
-            return [[] for _ in queries]
+            return [Hits() for _ in queries]
         depth = max(wanted, self.facets.over if self.facets is not None and self.facets.over != "all" else 0)
         if self.reranker is not None:
             depth = max(depth, self.depth)
@@ -118,7 +118,7 @@ class SearchPlan:
         )  # fmt: skip
         if self.reranker is not None:
             found = [
-                [*rerank_hits(hits[: self.depth], query, self.reranker), *hits[self.depth :]]
+                Hits([*rerank_hits(hits[: self.depth], query, self.reranker), *hits[self.depth :]])
                 for query, hits in zip(queries, found, strict=True)
             ]
         return found
@@ -129,12 +129,12 @@ class SearchPlan:
         counts_best = self.facets is not None and self.facets.over != "all"
         return self.fields != () or self.highlight is not None or self.reranker is not None or counts_best
 
-    def _page(self, hits: list[Hit]) -> list[Hit]:
+    def _page(self, hits: Hits) -> Hits:
         if self.like is not None:
-            hits = [hit for hit in hits if hit.id != self.like]
+            hits = Hits(hit for hit in hits if hit.id != self.like)
         return hits[self.offset : self.offset + self.k]
 
-    def _result(self, query: str, found: list[Hit]) -> dict[str, Any]:
+    def _result(self, query: str, found: Hits) -> dict[str, Any]:
         page = self._page(found)
         index, highlighter = self.hosted.index, None
         if self.highlight is not None:
@@ -169,7 +169,7 @@ class SearchPlan:
         content = hit.document.content
         return dict(content) if self.fields is None else {f: content[f] for f in self.fields if f in content}
 
-    def _facets(self, wanted: FacetsBody, query: str, found: list[Hit]) -> dict[str, Any]:
+    def _facets(self, wanted: FacetsBody, query: str, found: Hits) -> dict[str, Any]:
         fields = list(dict.fromkeys(wanted.fields))
         if wanted.over == "all":
             counted = facets(
@@ -182,7 +182,7 @@ class SearchPlan:
             over = {"documents": counted.documents, "exact": False, "top": wanted.over}
         return {"facets": _counts(counted), "facets_over": over}
 
-    def _candidates(self, query: str, found: list[Hit]) -> bytes:
+    def _candidates(self, query: str, found: Hits) -> bytes:
         """The answer in the shape of Anserini's and Pyserini's servers."""
         candidates = [
             {"docid": hit.id, "score": hit.score, "rank": rank, "doc": self._doc(hit)}

@@ -27,7 +27,7 @@ from vizsla.index import Added, Highlighter
 from vizsla.index.search.plan import SearchOptions
 from vizsla.index.view import SearchableCollection
 from vizsla.models import Model, check_model, parse_model
-from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Run, document_id
+from vizsla.runs import Document, Explanation, Filter, FilterLike, Hits, Run, document_id
 from vizsla.runs.retriever import (
     check_mapping,
     check_query,
@@ -199,7 +199,7 @@ class QdrantIndex(SearchableCollection):
 
     def _search_with(
         self, options: SearchOptions, queries: Sequence[str], k: int, filter: FilterLike, documents: bool
-    ) -> list[list[Hit]]:
+    ) -> list[Hits]:
         with time_limit(check_seconds(options.timeout)):
             return Plan.prepare(self.reader, options, self.address, k, filter).hits(queries, documents=documents)
 

@@ -13,7 +13,7 @@ from vizsla.index.search.bound_model import BoundModel
 from vizsla.index.search.combining import Combination
 from vizsla.index.search.pages import Page
 from vizsla.index.search.plan import SearchOptions, check_text, combination_of
-from vizsla.runs import Document, Filter, FilterLike, Hit, Ranking
+from vizsla.runs import Document, Filter, FilterLike, Hits, Ranking
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_count, check_queries
 
@@ -65,14 +65,15 @@ class Plan:
             raise VizslaError(f"{combination.name} combines the parts of a sum, and this model has only one part")
         return replace(plan, fusion=combination)
 
-    def hits(self, queries: Sequence[str], *, documents: bool) -> list[list[Hit]]:
+    def hits(self, queries: Sequence[str], *, documents: bool) -> list[Hits]:
         """The best k documents for each query, best first; without `documents` hits have ids and scores only."""
         texts = check_queries(queries)
         known: dict[str, Document] = {}
         if self.page is not None:
             first, least = self.page.offset, self.page.min_score
             best = replace(self, k=first + self.k, page=None).hits(texts, documents=documents)
-            return [[hit for hit in hits[first:] if least is None or hit.score >= least] for hits in best]
+            ends = [len(hits) if least is None else sum(score >= least for score in hits.scores) for hits in best]
+            return [hits[first:end] for hits, end in zip(best, ends, strict=True)]
         if self.fusion is None:
             return [found.hits(known) for found in self._found(texts, self.bound, self.k, documents=documents)]
         rankings = self.rankings(texts)

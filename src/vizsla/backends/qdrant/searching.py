@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ from vizsla.backends.qdrant.rest import Json, as_json, query_batch
 from vizsla.engine import Query
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.search.bound_model import BoundModel
-from vizsla.runs import Document, Hit
+from vizsla.runs import Document, Hits, KnownDocuments
 
 BATCH = 50
 """Queries that are sent together."""
@@ -70,13 +69,14 @@ class FoundDocuments(NamedTuple):
         """The first k."""
         return FoundDocuments(self.scores[:k], self.numbers[:k], self.ids[:k], self.contents[:k])
 
-    def hits(self, known: dict[str, Document]) -> list[Hit]:
+    def hits(self, known: dict[str, Document]) -> Hits:
         """The documents as hits; `known`: those of other queries, which share them."""
         contents: Iterable[Mapping[str, Any]] = self.contents or ({} for _ in self.ids)
         for doc_id, content in zip(self.ids, contents, strict=True):
             if doc_id not in known:
                 known[doc_id] = Document(doc_id, content)
-        return [Hit(*row) for row in zip(count(1), self.scores, map(known.__getitem__, self.ids), strict=False)]
+        source = KnownDocuments([known[doc_id].content for doc_id in self.ids])
+        return Hits.from_columns(list(self.ids), list(self.scores), source=source)
 
 
 @dataclass(eq=False)

@@ -203,7 +203,7 @@ class DocumentStore:
 
     def by_id(self, ids: Iterable[str]) -> dict[str, Document]:
         """Stored documents by id, without those that are not there; passages are joined to whole documents."""
-        numbers = self._numbers_of(list(ids))
+        numbers = self.numbers_of_many(ids)
         stored = self.by_number({n for some in numbers.values() for n in some})
         return {doc_id: self._whole([stored[n] for n in some]) for doc_id, some in numbers.items() if some}
 
@@ -218,9 +218,10 @@ class DocumentStore:
 
     def numbers_of(self, doc_id: str) -> list[int]:
         """The insertion numbers of the living document with an id: one, or one for each of its passages."""
-        return self._numbers_of([doc_id])[doc_id]
+        return self.numbers_of_many([doc_id])[doc_id]
 
-    def _numbers_of(self, ids: Sequence[str]) -> dict[str, list[int]]:
+    def numbers_of_many(self, ids: Iterable[str]) -> dict[str, list[int]]:
+        """The insertion numbers of living documents by id; see `numbers_of`."""
         numbers: dict[str, list[int]] = {doc_id: [] for doc_id in ids}
         wanted = list(numbers)
         found = self._find(wanted) if self._splitter is None else find_passages(self._find, wanted)

@@ -9,22 +9,12 @@ import numpy as np
 from vizsla.datasets import document_of, passage_of
 from vizsla.engine import TopDocuments
 from vizsla.index.reading.documents import DocumentStore
-from vizsla.runs import Document, DocumentSource, Hit, lazy_hits
+from vizsla.runs import NO_DOCUMENTS, DocumentSource, Hits
 
 _TOGETHER = 1000  # documents of several queries that are read together, when one of them is looked at
 
 
-class _NoDocuments:
-    """Documents without content."""
-
-    def document(self, number: int, doc_id: str) -> Document:  # noqa: ARG002 (a source like any other)
-        return Document(doc_id, {})
-
-
-_NO_DOCUMENTS = _NoDocuments()
-
-
-def hits_of(store: DocumentStore, found: Sequence[TopDocuments], documents: bool, first: int = 1) -> list[list[Hit]]:
+def hits_of(store: DocumentStore, found: Sequence[TopDocuments], documents: bool, first: int = 1) -> list[Hits]:
     """Hits with their ids; their documents are read together when one of them is looked at.
 
     Without `documents` they have none. `first`: the rank of the first.
@@ -32,10 +22,11 @@ def hits_of(store: DocumentStore, found: Sequence[TopDocuments], documents: bool
     if len(found) == 1 and documents:  # the short way for what is asked most
         (top,) = found
         numbers = top.numbers
-        return [lazy_hits(numbers, store.ids_of(numbers), top.scores.tolist(), store.found([numbers]), first)]  # type: ignore[arg-type]
-    sources = _sources(store, [top.numbers for top in found]) if documents else [_NO_DOCUMENTS] * len(found)
+        ids, scores = store.ids_of(numbers), top.scores.tolist()
+        return [Hits.from_columns(ids, scores, numbers, store.found([numbers]), first=first)]
+    sources = _sources(store, [top.numbers for top in found]) if documents else [NO_DOCUMENTS] * len(found)
     return [
-        lazy_hits(top.numbers, store.ids_of(top.numbers), top.scores.tolist(), source, first)  # type: ignore[arg-type]
+        Hits.from_columns(store.ids_of(top.numbers), top.scores.tolist(), top.numbers, source, first=first)
         for top, source in zip(found, sources, strict=True)
     ]
 
@@ -53,35 +44,23 @@ def _sources(store: DocumentStore, numbers: Sequence[np.ndarray]) -> list[Docume
     return sources
 
 
-def page_hits(store: DocumentStore, top: TopDocuments, documents: bool, offset: int, in_passages: bool) -> list[Hit]:
-    """The hits of a page, ranked from where it begins; rows of passages become documents."""
-    (hits,) = hits_of(store, [top], documents, offset + 1)
-    return list(map(_document_hit, hits)) if in_passages else hits
+def passage_hits(store: DocumentStore, top: TopDocuments, documents: bool, first: int = 1) -> Hits:
+    """Hits of documents by the passages that were found of them."""
+    rows = store.ids_of(top.numbers)
+    ids, passages = [document_of(row) for row in rows], [passage_of(row) for row in rows]
+    source = store.found([top.numbers]) if documents else NO_DOCUMENTS
+    return Hits.from_columns(ids, top.scores.tolist(), top.numbers, source, first=first, passages=passages)
 
 
-def _document_hit(passage: Hit, rank: int | None = None) -> Hit:
-    """The hit of a document from that of its passage."""
-    return passage.as_passage(document_of(passage.id), passage_of(passage.id), rank or passage.rank)
-
-
-def best_passages(search: Callable[[int], list[Hit]], k: int) -> list[Hit]:
-    """The best k documents by their best passages: more passages are searched until there are enough documents."""
+def best_passages(store: DocumentStore, search: Callable[[int], TopDocuments], k: int) -> TopDocuments:
+    """The best passages of the best k documents: more passages are searched until there are enough documents."""
     depth = k
     while True:
-        passages = search(depth)
-        best: dict[str, Hit] = {}
-        for hit in passages:
-            doc_id = document_of(hit.id)
-            if doc_id not in best:
-                best[doc_id] = _document_hit(hit, len(best) + 1)
-        if len(best) >= k or len(passages) < depth:
-            return list(best.values())[:k]
+        top = search(depth)
+        best: dict[str, int] = {}
+        for place, row in enumerate(store.ids_of(top.numbers)):
+            best.setdefault(document_of(row), place)
+        if len(best) >= k or len(top.numbers) < depth:
+            places = np.array(list(best.values())[:k], np.int64)
+            return TopDocuments(top.numbers[places], top.scores[places])
         depth *= 4
-
-
-def documents_by_id(store: DocumentStore, ids: set[str], documents: bool) -> dict[str, Document]:
-    """Documents by id; without `documents` they have their id only."""
-    if not documents:
-        return {d: Document(d, {}) for d in ids}
-    numbers = {n: d for d in ids for n in store.numbers_of(d)}
-    return {numbers[n]: document for n, document in store.by_number(numbers).items()}

@@ -14,15 +14,15 @@ from vizsla.engine import Plaid, Query, TopDocuments, VectorIndex, processors
 from vizsla.errors import UnknownNameError, VizslaError, kind_of
 from vizsla.index.search.bound_model import BoundModel, TokenPart
 from vizsla.index.search.combining import CANDIDATES, Combination, parts_of, union_of
-from vizsla.index.search.hits import best_passages, documents_by_id, hits_of, page_hits
+from vizsla.index.search.hits import best_passages, hits_of, passage_hits
 from vizsla.index.search.pages import Page
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.word_query import WordQuery
 from vizsla.index.search.words import word_parts
 from vizsla.models import DenseComponent, Model
-from vizsla.runs import Filter, FilterLike, Hit, PageOptions, Ranking
+from vizsla.runs import Filter, FilterLike, Hits, PageOptions, Ranking
 from vizsla.runs.query_language import check_syntax
-from vizsla.runs.retriever import check_queries
+from vizsla.runs.retriever import check_queries, ranking_of
 from vizsla.stopping import carried
 
 T = TypeVar("T")
@@ -171,16 +171,16 @@ class Search:
         if 0 in finding:
             raise VizslaError("a model with the weight 0 finds no candidates; give it a small weight, such as 1e-6")
 
-    def hits_of(self, query: str) -> list[Hit]:
+    def hits_of(self, query: str) -> Hits:
         """The best k documents for one query with words."""
         return self._hits([query], True)[0]
 
-    def hits(self, queries: Iterable[str], *, documents: bool = True) -> list[list[Hit]]:
+    def hits(self, queries: Iterable[str], *, documents: bool = True) -> list[Hits]:
         """The best k documents for each query, best first; without `documents` hits have ids and scores only.
 
         An empty query finds nothing.
         """
-        return self._each(lambda batch: self._hits(batch, documents), list, queries)
+        return self._each(lambda batch: self._hits(batch, documents), Hits, queries)
 
     def rankings(self, queries: Iterable[str]) -> list[Ranking]:
         """Ids and scores alone, for runs: at a depth of a thousand, making hits costs more than finding them.
@@ -213,7 +213,7 @@ class Search:
                 found = list(pool.map(carried(search), batches))
         return [result for batch in found for result in batch]
 
-    def _hits(self, texts: Sequence[str], documents: bool) -> list[list[Hit]]:
+    def _hits(self, texts: Sequence[str], documents: bool) -> list[Hits]:
         if self.page is not None:
             return [self._page_hits(self.page, text, documents) for text in texts]
         if self.fusion is not None:
@@ -227,15 +227,18 @@ class Search:
             return hits_of(searcher.snapshot.documents, top, documents)
         return hits_of(searcher.snapshot.documents, self._found(texts), documents)
 
-    def _document_hits(self, rank: _Ranker, documents: bool) -> list[Hit]:
+    def _document_hits(self, rank: _Ranker, documents: bool) -> Hits:
         """The best documents by their best passages."""
         store = self.searcher.snapshot.documents
-        return best_passages(lambda n: hits_of(store, [rank(n)], documents)[0], self.k)
+        return passage_hits(store, best_passages(store, rank, self.k), documents)
 
-    def _page_hits(self, page: Page, text: str, documents: bool) -> list[Hit]:
+    def _page_hits(self, page: Page, text: str, documents: bool) -> Hits:
         snapshot = self.searcher.snapshot
         top = page.select(self.searcher, self._ranker(text), self.k)
-        return page_hits(snapshot.documents, top, documents, page.offset, snapshot.splitter is not None)
+        store, first = snapshot.documents, page.offset + 1
+        if snapshot.splitter is not None:
+            return passage_hits(store, top, documents, first)
+        return hits_of(store, [top], documents, first)[0]
 
     def _found(self, texts: Sequence[str]) -> list[TopDocuments]:
         """The best k rows for each query; of a fusion see `_ranker`."""
@@ -268,14 +271,14 @@ class Search:
         plan = replace(self, k=k, page=None, fusion=None, parts=())._combined(self.fusion)
         hits, store = plan._hits([text], documents=False)[0], self.searcher.snapshot.documents
         numbers = [store.numbers_of(hit.id)[hit.passage or 0] for hit in hits]
-        return TopDocuments(np.array(numbers, np.int64), np.array([hit.score for hit in hits], np.float64))
+        return TopDocuments(np.array(numbers, np.int64), np.array(hits.scores, np.float64))
 
     def _rankings(self, texts: Sequence[str]) -> list[Ranking]:
         if self.fusion is not None:
             return self.fusion.fused([part._rankings(texts) for part in self.parts], self.k)
         snapshot = self.searcher.snapshot
         if snapshot.splitter is not None:
-            return [_ranking(hits) for hits in self._hits(texts, documents=False)]
+            return [ranking_of(hits) for hits in self._hits(texts, documents=False)]
         ids_of = snapshot.documents.ids_of
         return [Ranking(ids_of(top.numbers), top.scores) for top in self._found(texts)]
 
@@ -302,25 +305,28 @@ class Search:
         pairs = zip(queries, unions, strict=True)
         return [self.searcher.top_k_among(query, self.bound, numbers, k) for query, numbers in pairs]
 
-    def _fused_hits(self, fusion: Combination, texts: Sequence[str], documents: bool) -> list[list[Hit]]:
+    def _fused_hits(self, fusion: Combination, texts: Sequence[str], documents: bool) -> list[Hits]:
         """Fused rankings as hits; of a document in passages the passage that the first part has found."""
         snapshot = self.searcher.snapshot
         if snapshot.splitter is None:
-            fused = self._rankings(texts)
-            stored = documents_by_id(snapshot.documents, {d for row in fused for d in row.documents}, documents)
-            return [[Hit(rank, score, stored[d]) for rank, (d, score) in enumerate(row, 1)] for row in fused]
+            return self._ranking_hits(self._rankings(texts), documents)
         rows = [part._hits(texts, documents) for part in self.parts]
-        fused = fusion.fused([[_ranking(hits) for hits in part] for part in rows], self.k)
+        fused = fusion.fused([[ranking_of(hits) for hits in part] for part in rows], self.k)
         by_query = zip(*rows, strict=True)
         known = [{hit.id: hit for hits in reversed(found) for hit in hits} for found in by_query]
         return [
-            [found[d].at_rank(rank, score) for rank, (d, score) in enumerate(ranking, 1)]
+            Hits(found[d].at_rank(rank, score) for rank, (d, score) in enumerate(ranking, 1))
             for ranking, found in zip(fused, known, strict=True)
         ]
 
-
-def _ranking(hits: Sequence[Hit]) -> Ranking:
-    return Ranking([hit.id for hit in hits], [hit.score for hit in hits])
+    def _ranking_hits(self, rankings: Sequence[Ranking], documents: bool) -> list[Hits]:
+        """Rankings of whole documents as hits."""
+        if not documents:
+            return [Hits.from_columns(ranking.documents, ranking.scores.tolist()) for ranking in rankings]
+        store = self.searcher.snapshot.documents
+        numbers = store.numbers_of_many({doc_id for ranking in rankings for doc_id in ranking.documents})
+        rows = [np.array([numbers[d][0] for d in ranking.documents], np.int64) for ranking in rankings]
+        return hits_of(store, [TopDocuments(r, x.scores) for r, x in zip(rows, rankings, strict=True)], documents)
 
 
 def combination_of(text: str | None) -> Combination:

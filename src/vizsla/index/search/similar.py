@@ -15,7 +15,7 @@ from vizsla.index.search.highlight import MAX_CHARACTERS
 from vizsla.index.search.plan import Search, SearchOptions, positive
 from vizsla.index.search.searcher import Searcher
 from vizsla.models import Model, as_text, field_text, is_text
-from vizsla.runs import Document, Filter, FilterLike, Hit
+from vizsla.runs import Document, Filter, FilterLike, Hits
 
 MAX_WORDS = 25
 """Of a query that is made from a document; as many as Lucene's MoreLikeThis takes."""
@@ -23,15 +23,15 @@ MAX_TEXT = 1000
 """Characters of a document's text that a dense model reads as a query."""
 
 
-def similar(searcher: Searcher, doc_id: str, k: int, filter: FilterLike, model: Model | None) -> list[Hit]:
+def similar(searcher: Searcher, doc_id: str, k: int, filter: FilterLike, model: Model | None) -> Hits:
     """The k best documents for the query that a document makes, without the document itself."""
     k = positive(k, "k, the number of results,")
     query = similar_query(searcher, doc_id, model)
     search = Search.prepare(searcher, k + 1, Filter.of(filter), SearchOptions(model, threads=1))
     if not query:
-        return []
+        return Hits()
     others = [hit for hit in search.hits_of(query) if hit.id != doc_id][:k]
-    return [hit.at_rank(rank) for rank, hit in enumerate(others, 1)]
+    return Hits(hit.at_rank(rank) for rank, hit in enumerate(others, 1))
 
 
 def similar_query(searcher: Searcher, doc_id: str, model: Model | None) -> str:
