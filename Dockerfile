@@ -23,7 +23,6 @@ FROM python:${PYTHON}
 ENV PATH=/opt/vizsla/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
-    NUMBA_CACHE_DIR=/var/cache/vizsla/kernels \
     XDG_CACHE_HOME=/var/cache/vizsla
 RUN groupadd --gid 10001 vizsla \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /data --shell /usr/sbin/nologin vizsla \
@@ -31,8 +30,6 @@ RUN groupadd --gid 10001 vizsla \
 COPY --from=build /opt/vizsla /opt/vizsla
 USER 10001:10001
 WORKDIR /data
-# Kernels for the processor of the machine that builds; another kind of processor compiles its own at the first start.
-RUN ["vizsla", "warm-up"]
 VOLUME ["/data"]
 EXPOSE 8080
 # Without a proxy, whatever the environment says: the server is in this container.

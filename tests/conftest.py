@@ -19,14 +19,12 @@ import browser
 import qdrant_server
 from qdrant_server import pytest_generate_tests, server, where  # noqa: F401 (fixtures)
 from small import SMALL_CROSS, documents_of, small_model
-from vizsla import compiling
 from vizsla.cli import main
-from vizsla.cli.warming import warm_up
 from vizsla.datasets import read_documents
 from vizsla.index import Index
 from written import records
 
-# Kernels are compiled on first use, which no deadline foresees; and how fast an example is says nothing about it.
+# How fast an example is says nothing about it.
 settings.register_profile("vizsla", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 settings.load_profile("vizsla")
 
@@ -42,9 +40,8 @@ LONG = ("test_page", "test_mcp", "test_upload", "test_train", "test_adapt", "tes
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile kernels once, and look for a Qdrant server once, before processes are started that would each do it."""
+    """Look for a Qdrant server once, before processes are started that would each do it."""
     if not hasattr(config, "workerinput") and getattr(config.option, "numprocesses", None):
-        warm_up()
         found = qdrant_server.program()
         os.environ[qdrant_server.VARIABLE] = qdrant_server.NONE if isinstance(found, str) else str(found)
 
@@ -125,8 +122,6 @@ Cli = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
-    monkeypatch.setattr(compiling, "_announced", True)  # whether kernels are compiled depends on the tests before
-
     def run(*arguments: object, stdin: str = "") -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["vizsla", *map(str, arguments)])
         monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from conftest import Cli
-from vizsla import compiling
 from waiting import LIMIT
 
 
@@ -154,7 +153,7 @@ vizsla.cli.main()
 def test_the_command_line_leaves_its_process_as_it_was(cli: Cli, index: Path) -> None:
     def state() -> list[object]:
         handlers = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
-        return [*handlers, sys.excepthook, sys.unraisablehook, sys.stdout.errors, sys.stderr.errors, compiling.hook]
+        return [*handlers, sys.excepthook, sys.unraisablehook, sys.stdout.errors, sys.stderr.errors]
 
     before = state()
     for arguments in (["search", index, "dog"], ["search", index, ""], ["nonsense"], ["--help"]):

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import StringIO, TextIOWrapper
 from types import FrameType
@@ -16,7 +16,7 @@ from typing import Annotated, Any, TextIO, cast
 
 import typer
 
-from vizsla import __version__, compiling
+from vizsla import __version__
 from vizsla.cli.verbs import GroupedVerbs, register
 from vizsla.errors import VizslaError
 from vizsla.harmless import harmless
@@ -85,7 +85,7 @@ def application(arguments: Sequence[str] = ()) -> typer.Typer:
 
 def run() -> int:
     """Run the command line; a user's mistake is one sentence and exit code 2, never a traceback."""
-    with _streams(), _stopping(), _compiling_beside():
+    with _streams(), _stopping():
         try:
             _check_arguments(sys.argv[1:])
             code = typer.main.get_command(application(sys.argv[1:])).main(prog_name="vizsla", standalone_mode=False)
@@ -112,22 +112,6 @@ def run() -> int:
             _show_bug()
             return BUG
         return WRONG_USE
-
-
-@contextmanager
-def _compiling_beside() -> Iterator[None]:
-    """Where a kernel is missing, other processes compile all of them; after the command they do no more."""
-    before, compiling.hook = compiling.hook, _start_compiling
-    try:
-        yield
-    finally:
-        compiling.hook = before
-
-
-def _start_compiling() -> Callable[[], bool] | None:
-    from vizsla.cli.warming import start
-
-    return start()
 
 
 @contextmanager

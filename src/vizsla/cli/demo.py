@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from vizsla import compiling
 from vizsla.cli import console, options
 
 if TYPE_CHECKING:
@@ -37,14 +36,13 @@ def demo(
     from vizsla.index import Index
 
     console.check_folder(output, "an index")
-    compiling.start()  # while the documentation is read
     folder = output or _demo_folder()
     console.remark("Reading the documentation strings of Python's standard library (parsed, not run) ...")
     started = time.perf_counter()
     with Index.create(folder, "bm25", overwrite=output is None) as index:
         index.add(_docstrings())
         index.commit()
-        seconds = time.perf_counter() - started - compiling.seconds
+        seconds = time.perf_counter() - started
         console.remark(f"{console.count(len(index), 'document')} indexed in {seconds:.1f} s.")
         _run_queries(index)
         if sys.stdin.isatty() and sys.stdout.isatty():

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
-from vizsla import compiling
 from vizsla.cli import console, options
 from vizsla.cli.sources import find_sources, passes_lines, read_with_progress, source_options
 from vizsla.errors import VizslaError
@@ -133,7 +132,6 @@ def report(index: Index | QdrantIndex, added: Added, seconds: float) -> None:
     """Say what was added, how fast, and how large an index in a folder is."""
     _report_empty(added)
     facts = index.info()
-    seconds -= compiling.seconds
     rate = added.documents / seconds if seconds else 0
     replaced = f", {added.replaced:,} of them replacing others" if added.replaced else ""
     sizes, place = "", facts.get("address")

@@ -12,7 +12,7 @@ import typer.core
 Verb = Callable[..., None] | typer.Typer
 
 GROUPS: dict[str, dict[str, str]] = {
-    "First steps": {"demo": "demo.demo", "warm-up": "warming.warm_up_verb"},
+    "First steps": {"demo": "demo.demo"},
     "Collections": {
         "index": "index.index",
         "encode": "encode.encode",

@@ -1,4 +1,4 @@
-"""Vectors to the top k: numba kernels over posting lists. Knows numbers only, never text."""
+"""Vectors to the top k: kernels over posting lists. Knows numbers only, never text."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class DamagedSegmentError(Exception):
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
-    """The same array as one kind for numba, which compiles a kernel for each kind: plain and read-only."""
+    """The same array, read-only."""
     plain = np.asarray(array).view()
     plain.flags.writeable = False
     return plain

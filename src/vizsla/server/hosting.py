@@ -182,7 +182,7 @@ def check_hosting(settings: Settings) -> Mapping[str, dict[str, Any]]:
     for name, folder in settings.indexes.items():
         with open_served(folder, WRITE_MEMORY) as index:
             facts[name] = index.info()
-            index.search_many(["a word", "another"], 1)  # compiles, once for all workers, what is not compiled yet
+            index.search_many(["a word", "another"], 1)  # loads, once for all workers, what is not loaded yet
     for name, expression in settings.models.items():
         _named_model(name, expression)
     for folder in settings.rerankers.values():

@@ -43,7 +43,7 @@ class Service:
         self.batcher: Batcher[bytes] = Batcher(threads, self.metrics.observe_batch)
 
     def start(self) -> None:
-        """Open the indexes, and search each once: the first search loads or compiles what others use again."""
+        """Open the indexes, and search each once: the first search loads what others use again."""
         self.hosting.open()
         for hosted in self.hosting.indexes.values():
             if hosted.is_open:

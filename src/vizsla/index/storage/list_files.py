@@ -68,7 +68,7 @@ def write_lists(folder: Path, kind: str, lists: PostingLists) -> dict[str, Facts
 def write_merged_lists(folder: Path, kind: str, lists: MergedPostingLists, chunk: int) -> dict[str, Facts]:
     """Write merged posting lists, `chunk` postings at a time."""
     postings = _postings_part(kind)
-    types = {postings: np.dtype(np.uint16)} | ({"values": lists.values.dtype} if kind == "large" else {})
+    types = {postings: np.dtype(np.uint16)} | ({"values": lists.value_type} if kind == "large" else {})
     ranges, starts = [np.zeros(0, np.uint16)], []
     with ExitStack() as stack:
         out = {
