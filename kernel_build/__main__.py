@@ -1,29 +1,26 @@
-"""`python -m kernel_build`: build the kernels of this checkout."""
+"""`python -m kernel_build`: build the kernels of this checkout.
+
+Environment: VIZSLA_TARGET names another system than this one; VIZSLA_LEVELS=all builds for all kinds of its processors,
+otherwise for this machine's alone.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from kernel_build import building
-from kernel_build.targets import TARGETS
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m kernel_build", description="Build the kernels of this checkout.")
-    parser.add_argument(
-        "--target", choices=[target.tag for target in TARGETS], help="a system; this one if none is given"
-    )
-    parser.add_argument("--out", type=Path, help="a folder; that of the package if none is given")
+    parser.add_argument("--install", action="store_true", help="put the library beside its sources")
     options = parser.parse_args()
-    sys.path.insert(0, str(building.PACKAGE.parent))
     try:
-        if options.target is None:
-            building.install()
-        else:
-            target = next(target for target in TARGETS if target.tag == options.target)
-            print(building.build(target, options.out or Path("build") / target.tag, portable=True))
+        plan = building.Plan.chosen()
+        plan.build()
+        if options.install:
+            plan.install()
     except building.BuildError as e:
         sys.exit(f"vizsla: {e}")
 

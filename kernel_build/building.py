@@ -1,9 +1,7 @@
 """Building the extension module: translate, compile and link all kernels, in parallel, with a cache.
 
-    python -m kernel_build                  # for this machine, into src/vizsla/kernels
-    python -m kernel_build --target macosx_11_0_arm64 --out FOLDER
-
-Files of the cache are named by what they were made from, so a build makes only what has changed.
+Files of the cache are named by what they were made from, so a build makes only what has changed. This module imports
+the standard library alone: the build hook asks it before numba is installed.
 """
 
 from __future__ import annotations
@@ -16,16 +14,28 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kernel_build.targets import TARGETS, Target
+from kernel_build.targets import TARGETS, Level, Target
 
 ROOT = Path(__file__).parents[1]
 CACHE = ROOT / "build" / "kernels"
 PACKAGE = ROOT / "src" / "vizsla"
+if str(PACKAGE.parent) not in sys.path:
+    sys.path.insert(0, str(PACKAGE.parent))
+
+from vizsla.kernels import library  # noqa: E402
+from vizsla.kernels.sources import DECORATORS, Sources, digest_of  # noqa: E402
+
+_TRANSLATES = ("entries.py", "machine_code.py", "signatures.py", "targets.py", "translating.py")
+"""What a change of concerns every kernel."""
+_LONG = ("score_rows", "_search", "search_segment")
+"""Kernels that take long are compiled first, so that no process works alone at the end."""
 
 
 class BuildError(Exception):
@@ -39,12 +49,134 @@ class Job(NamedTuple):
     name: str
     digest: str
 
-    def folder(self, target: Target) -> Path:
-        return CACHE / "objects" / f"{self.name}-{self.digest}-{target.tag}"
+    def folder(self, target: Target, level: Level) -> Path:
+        """Where its objects are."""
+        return CACHE / "objects" / f"{self.name}-{self.digest}-{target.tag}-{level.name}"
 
 
-def this_target() -> Target:
-    """The target that this machine is."""
+@dataclass(frozen=True)
+class Plan:
+    """What is to be built: a system, and the kinds of its processors."""
+
+    target: Target
+    levels: tuple[Level, ...]
+    portable: bool
+    """Whether zig links it, for the oldest version of the system that is supported."""
+
+    @classmethod
+    def chosen(cls) -> Plan:
+        """What the environment asks for: VIZSLA_TARGET, or this machine; VIZSLA_LEVELS=all."""
+        named, levels = os.environ.get("VIZSLA_TARGET"), os.environ.get("VIZSLA_LEVELS", "")
+        if levels not in ("", "all"):
+            raise BuildError(f"VIZSLA_LEVELS is {levels!r}; it may be all")
+        if not named:
+            target = _this_target()
+            return cls(target, target.levels if levels else _own_levels(target), portable=False)
+        for target in TARGETS:
+            if target.tag == named:
+                return cls(target, target.levels, portable=True)
+        raise BuildError(f"VIZSLA_TARGET is {named!r}; it may be one of {', '.join(t.tag for t in TARGETS)}")
+
+    @property
+    def tag(self) -> str:
+        """Of a wheel: the system that it runs on."""
+        if self.portable:
+            return self.target.tag
+        return sysconfig.get_platform().replace("-", "_").replace(".", "_")
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """What kernels are built from; see `library.summarize`."""
+        return library.summarize(ROOT)
+
+    @cached_property
+    def library(self) -> Path:
+        """The library in the cache."""
+        levels = "-".join(level.name.replace("-", "_") for level in self.levels)
+        kind = "portable" if self.portable else "local"
+        return CACHE / "libraries" / f"{self.summary['digest']}-{self.tag}-{levels}-{kind}" / self.target.library
+
+    def compiler(self) -> list[str] | None:
+        """The command of a C compiler: the system's for this machine, else zig's, which links for every system."""
+        if not self.portable:
+            for command in (os.environ.get("CC", "").split(), ["cc"], ["gcc"], ["clang"]):
+                if command and shutil.which(command[0]):
+                    return command
+        return None if find_spec("ziglang") is None else [sys.executable, "-m", "ziglang", "cc"]
+
+    def build(self) -> None:
+        """Build the library into the cache, if it is not there."""
+        if self.library.exists():
+            return
+        compiler = self.compiler()
+        if compiler is None:
+            raise BuildError(
+                "building the kernels needs a C compiler: install gcc or clang, or run: pip install ziglang"
+            )
+        jobs = _jobs()
+        todo = [(job, self.target, level) for job in jobs for level in self.levels]
+        _compile_all([item for item in todo if not item[0].folder(*item[1:]).exists()])
+        self._link(jobs, compiler)
+
+    def install(self) -> None:
+        """Put the library beside its sources, with a note of what it was built from."""
+        place = library.SUMMARY.with_name(self.target.library)
+        beside = place.with_name(f".{place.name}.{os.getpid()}")  # a process that has the old one open keeps it
+        shutil.copyfile(self.library, beside)
+        os.replace(beside, place)
+        library.SUMMARY.write_text(json.dumps(self.summary, indent=1) + "\n")
+
+    def _link(self, jobs: list[Job], compiler: list[str]) -> None:
+        """Link all objects with module.c."""
+        self.library.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.library.parent) as name:
+            folder = Path(name)
+            objects, table = self._table(jobs)
+            (folder / "kernels.h").write_text(table)
+            (folder / "objects").write_text("".join(f'"{file.as_posix()}"\n' for file in objects))
+            made = folder / self.target.library
+            command = [
+                *compiler, "-shared", "-O2", "-Wall", "-fvisibility=hidden", "-I", str(folder),
+                str(ROOT / "kernel_build" / "module.c"), f"@{folder / 'objects'}", *self._options(folder),
+                "-o", str(made),
+            ]  # fmt: skip
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                raise BuildError(f"{' '.join(compiler)} cannot link the kernels: {done.stderr.strip()[-2000:]}")
+            os.replace(made, self.library)
+
+    def _options(self, folder: Path) -> list[str]:
+        cross = ["-target", self.target.name] if self.portable else []
+        if self.target.system == "linux":
+            return [*cross, "-fPIC", "-s", "-lm"]
+        if self.target.system == "macos":
+            return [*cross, "-fPIC", "-Wl,-undefined,dynamic_lookup"]
+        from kernel_build.windows import import_library
+
+        return [*cross, "-s", str(import_library(folder))]
+
+    def _table(self, jobs: list[Job]) -> tuple[list[Path], str]:
+        """All objects, and the C source of the table of kernels."""
+        lines, table, objects = [f'#define DIGEST "{self.summary["digest"]}"'], [], []
+        for n, job in enumerate(jobs):
+            folders = [job.folder(self.target, level) for level in self.levels]
+            objects += [file for folder in folders for file in sorted(folder.glob("*.o"))]
+            compiled = [json.loads((folder / "kernel.json").read_text()) for folder in folders]
+            entries = []
+            for i, overload in enumerate(compiled[0]["overloads"]):
+                symbols = [each["overloads"][i]["symbol"] for each in compiled]
+                lines += [f"extern int32_t {symbol}(const int64_t *, int64_t *);" for symbol in symbols]
+                codes, signature, result = (overload[part] for part in ("codes", "signature", "result"))
+                entries.append(f'    {{"{codes}", "{signature}", \'{result}\', {{{", ".join(symbols)}}}}},')
+            lines += [f"static const Overload overloads_{n}[] = {{", *entries, "};"]
+            shape = compiled[0]["shape"]
+            table.append(f'    {{"{job.module}.{job.name}", "{shape}", overloads_{n}, {len(entries)}}},')
+        names = ", ".join(f'"{level.name}"' for level in self.levels)
+        lines += ["static const Kernel kernels[] = {", *table, "};"]
+        return objects, "\n".join([*lines, f"static const char *const level_names[] = {{{names}}};", ""])
+
+
+def _this_target() -> Target:
     machine = {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
     system = {"linux": "linux", "darwin": "macos", "win32": "windows"}.get(sys.platform, sys.platform)
     for target in TARGETS:
@@ -53,118 +185,72 @@ def this_target() -> Target:
     raise BuildError(f"Vizsla has no kernels for {system} on {machine}")
 
 
-def compiler() -> list[str]:
-    """The command of a C compiler: the system's, else zig's."""
-    named = os.environ.get("CC", "").split()
-    for command in (named, ["cc"], ["gcc"], ["clang"]):
-        if command and shutil.which(command[0]):
-            return command
-    return zig()
+def _own_levels(target: Target) -> tuple[Level, ...]:
+    """The best level of this machine, as far as Linux says what its processor has; else all."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return target.levels
+    flags = set(next((line for line in text.splitlines() if line.startswith("flags")), "").split())
+    known = [level for level in target.levels if level.flags <= flags]
+    return tuple(known[-1:]) or target.levels
 
 
-def zig() -> list[str]:
-    """The command of zig's C compiler, which links for every target."""
-    from importlib.util import find_spec
-
-    if find_spec("ziglang") is None:
-        raise BuildError(
-            "building Vizsla's kernels needs a C compiler: install gcc or clang, or run: pip install ziglang"
-        )
-    return [sys.executable, "-m", "ziglang", "cc"]
-
-
-def build(target: Target, out: Path, *, portable: bool, workers: int | None = None) -> Path:
-    """Build the library of a target into a folder; `portable`: link it with zig for the oldest supported system."""
-    from vizsla.kernels.library import summarize
-
-    summary = summarize(ROOT)
-    kind = "portable" if portable else "local"
-    built = CACHE / "libraries" / f"{summary['digest']}-{target.tag}-{kind}" / target.library
-    if not built.exists():
-        jobs = list(_jobs())
-        _compile_all(jobs, target, workers or os.cpu_count() or 1)
-        _link(jobs, target, summary["digest"], built, zig() if portable else compiler(), portable=portable)
-    out.mkdir(parents=True, exist_ok=True)
-    _put(built, out / target.library)
-    return out / target.library
-
-
-def install() -> None:
-    """Build the library of this machine beside the sources, with a note of what it was built from."""
-    from vizsla.kernels import library
-
-    build(this_target(), library.SUMMARY.parent, portable=False)
-    library.SUMMARY.write_text(json.dumps(library.summarize(ROOT), indent=1) + "\n")
-
-
-def _jobs() -> Iterator[Job]:
+def _jobs() -> list[Job]:
     """All kernels that Python calls."""
-    from vizsla.kernels.library import digest_of_file
-    from vizsla.kernels.sources import DECORATORS, Sources, digest_of
-
-    tools = digest_of([digest_of_file(ROOT / "kernel_build" / name) for name in _TOOLS])
+    tools = digest_of([library.digest_of_file(ROOT / "kernel_build" / name) for name in _TRANSLATES])
     sources = Sources(PACKAGE)
-    for module in sources.with_kernels():
-        for name, text in module.statements.items():
-            if text.startswith(tuple(f"{d}(" for d in DECORATORS)):
-                yield Job(module.name, name, digest_of([tools, sources.digest(module.name, name)])[:16])
+    return [
+        Job(module.name, name, digest_of([tools, sources.digest(module.name, name)])[:16])
+        for module in sources.with_kernels()
+        for name, text in module.statements.items()
+        if text.startswith(tuple(f"{decorator}(" for decorator in DECORATORS))
+    ]
 
 
-_TOOLS = ("entries.py", "machine_code.py", "signatures.py", "targets.py", "translating.py")
-
-
-def _compile_all(jobs: list[Job], target: Target, workers: int) -> None:
-    todo = sorted((job for job in jobs if not job.folder(target).exists()), key=_cost, reverse=True)
+def _compile_all(todo: list[tuple[Job, Target, Level]]) -> None:
     if not todo:
         return
-    print(f"Compiling {len(todo)} kernels for {target.tag} ...", file=sys.stderr, flush=True)
-    if workers == 1 or len(todo) == 1:
-        for job in todo:
-            _compile(job, target)
+    print(f"Compiling {len(todo)} kernels for {todo[0][1].tag} ...", flush=True)
+    by_job: dict[Job, list[tuple[Target, Level]]] = {}
+    for job, *place in todo:
+        by_job.setdefault(job, []).append(tuple(place))  # type: ignore[arg-type]
+    ordered = sorted(by_job, key=lambda job: _LONG.index(job.name) if job.name in _LONG else -1, reverse=True)
+    workers = min(os.cpu_count() or 1, len(ordered))
+    if workers == 1:
+        for job in ordered:
+            _compile(job, by_job[job])
         return
-    os.environ["VIZSLA_KERNELS"] = "build"
-    with ProcessPoolExecutor(min(workers, len(todo))) as pool:
-        for _ in pool.map(_compile, todo, [target] * len(todo)):
+    with ProcessPoolExecutor(workers) as pool:
+        for _ in pool.map(_compile, ordered, [by_job[job] for job in ordered]):
             pass
 
 
-def _cost(job: Job) -> int:
-    """Kernels that take long come first, so that no process works alone at the end."""
-    return _LONG.index(job.name) + 1 if job.name in _LONG else 0
-
-
-_LONG = ("score_rows", "_find_phrases", "number_words", "search_exhaustively", "search_segment")
-
-
-def _compile(job: Job, target: Target) -> None:
-    """Compile the overloads of a kernel into objects."""
-    kernels = _import_kernels()
+def _compile(job: Job, places: list[tuple[Target, Level]]) -> None:
+    """Compile the overloads of a kernel into objects, for some levels."""
     from kernel_build import machine_code, signatures
 
-    kernel = kernels[job.module, job.name]
-    folder = job.folder(target)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
-    overloads = []
-    for i, signature in enumerate(kernel.signatures):
-        arguments = signatures.parse(signature)
-        bitcode, result = kernel.compiled.translate(signatures.numba_types(arguments, _named_tuples()))
-        symbols = []
-        for level in target.levels:
-            symbol = f"vizsla_{job.name}_{job.digest}_{i}_{level.name.replace('-', '_')}"
-            (beside / f"{symbol}.o").write_bytes(machine_code.object_file(bitcode, symbol, target.triple, level))
-            symbols.append(symbol)
-        values = signatures.values_of(arguments)
-        codes = "".join(value.code for value in values)
-        overloads.append({"signature": signature, "codes": codes, "result": result, "symbols": symbols})
-    shapes = {signatures.shape_of(signatures.parse(signature)) for signature in kernel.signatures}
+    kernel = _import_kernels()[job.module, job.name]
+    parsed = [signatures.parse(signature) for signature in kernel.signatures]
+    shapes = {signatures.shape_of(arguments) for arguments in parsed}
     if len(shapes) != 1:
         raise BuildError(f"the signatures of {job.module}.{job.name} have different numbers of arguments")
-    (beside / "kernel.json").write_text(json.dumps({"shape": shapes.pop(), "overloads": overloads}))
-    try:
-        beside.rename(folder)
-    except OSError:  # another build was faster
-        shutil.rmtree(beside, ignore_errors=True)
+    translated = [kernel.compiled.translate(signatures.numba_types(each, _named_tuples())) for each in parsed]
+    for target, level in places:
+        folder = job.folder(target, level)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
+        overloads = []
+        for i, (bitcode, result) in enumerate(translated):
+            symbol = f"vizsla_{job.name}_{job.digest}_{i}_{level.name.replace('-', '_')}"
+            (beside / f"{symbol}.o").write_bytes(machine_code.object_file(bitcode, symbol, target.triple, level))
+            codes = "".join(value.code for value in signatures.values_of(parsed[i]))
+            overloads.append({"signature": kernel.signatures[i], "codes": codes, "result": result, "symbol": symbol})
+        (beside / "kernel.json").write_text(json.dumps({"shape": shapes.copy().pop(), "overloads": overloads}))
+        try:
+            beside.rename(folder)
+        except OSError:  # another build was faster
+            shutil.rmtree(beside, ignore_errors=True)
 
 
 _imported: dict[tuple[str, str], Any] = {}
@@ -173,13 +259,10 @@ _imported: dict[tuple[str, str], Any] = {}
 def _import_kernels() -> dict[tuple[str, str], Any]:
     """All kernels that Python calls, by module and name; imported once in a process."""
     if not _imported:
-        os.environ["VIZSLA_KERNELS"] = "build"
-        sys.path.insert(0, str(PACKAGE.parent))
         from importlib import import_module
 
         from kernel_build.translating import Dispatcher
         from vizsla import kernels
-        from vizsla.kernels.sources import Sources
 
         kernels.MODE, kernels.translator = "build", Dispatcher
         for module in Sources(PACKAGE).with_kernels():
@@ -190,88 +273,8 @@ def _import_kernels() -> dict[tuple[str, str], Any]:
 
 def _named_tuples() -> dict[str, Any]:
     """The classes of named tuples that signatures may name."""
-    _import_kernels()
     modules = [module for name, module in sys.modules.items() if name.startswith("vizsla.")]
     return {
         name: value for module in modules for name, value in vars(module).items()
         if isinstance(value, type) and hasattr(value, "_fields")
     }  # fmt: skip
-
-
-def _link(jobs: list[Job], target: Target, digest: str, out: Path, command: list[str], *, portable: bool) -> None:
-    """Link all objects with module.c."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent) as name:
-        folder = Path(name)
-        (folder / "kernels.h").write_text(_table(jobs, target, digest))
-        objects = [str(file) for job in jobs for file in sorted(job.folder(target).glob("*.o"))]
-        (folder / "objects").write_text("\n".join(f'"{file}"' for file in objects).replace("\\", "/"))
-        source = [
-            str(ROOT / "kernel_build" / "module.c"),
-            "-I",
-            str(folder),
-            "-O2",
-            "-fvisibility=hidden",
-            "-Wall",
-            "-Wextra",
-        ]
-        options = _link_options(target, folder, portable=portable)
-        made = folder / out.name
-        done = subprocess.run(
-            [*command, "-shared", *source, f"@{folder / 'objects'}", *options, "-o", str(made)],
-            capture_output=True, text=True,
-        )  # fmt: skip
-        if done.returncode:
-            raise BuildError(f"{' '.join(command)} cannot link the kernels: {done.stderr.strip()[-2000:]}")
-        os.replace(made, out)
-
-
-def _link_options(target: Target, folder: Path, *, portable: bool) -> list[str]:
-    cross = ["-target", target.name] if portable else []
-    if target.system == "linux":
-        return [*cross, "-fPIC", "-s", "-lm", "-Wl,--no-undefined-version", "-Wl,-z,now"]
-    if target.system == "macos":
-        return [*cross, "-fPIC", "-Wl,-undefined,dynamic_lookup"]
-    from kernel_build.windows import import_library
-
-    return [*cross, "-s", str(import_library(folder))]
-
-
-def _table(jobs: list[Job], target: Target, digest: str) -> str:
-    """The C source of the table of kernels."""
-    lines = [f'#define DIGEST "{digest}"']
-    table = []
-    for n, job in enumerate(jobs):
-        kernel = json.loads((job.folder(target) / "kernel.json").read_text())
-        entries = []
-        for overload in kernel["overloads"]:
-            symbols = overload["symbols"]
-            lines += [f"extern int32_t {symbol}(const int64_t *, int64_t *);" for symbol in symbols]
-            codes, signature, result = (overload[part] for part in ("codes", "signature", "result"))
-            entries.append(f'    {{"{codes}", "{signature}", \'{result}\', {{{", ".join(symbols)}}}}},')
-        lines += [f"static const Overload overloads_{n}[] = {{", *entries, "};"]
-        count = len(entries)
-        table.append(f'    {{"{job.module}.{job.name}", "{kernel["shape"]}", overloads_{n}, {count}}},')
-    names = ", ".join(f'"{level.name}"' for level in target.levels)
-    return "\n".join(
-        [
-            *lines,
-            "static const Kernel kernels[] = {",
-            *table,
-            "};",
-            f"static const char *const level_names[] = {{{names}}};",
-            "",
-        ]
-    )
-
-
-def _put(file: Path, to: Path) -> None:
-    """Replace a library by a copy; a process that has the old one open keeps it."""
-    beside = to.with_name(f".{to.name}.{os.getpid()}")
-    shutil.copyfile(file, beside)
-    os.replace(beside, to)
-
-
-def wheel_tag() -> str:
-    """The tag of a wheel that is built for this machine alone."""
-    return f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sysconfig
+import tomllib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -67,10 +68,11 @@ def summarize(checkout: Path) -> dict[str, Any]:
     """
     digest, files = Sources(checkout / "src" / "vizsla").summary()
     build = sorted(file for file in (checkout / "kernel_build").iterdir() if file.suffix in (".py", ".c"))
-    tools = digest_of([digest_of_file(file) for file in build])
-    places = [*(checkout / "src" / "vizsla" / file for file in files), *build]
+    project = checkout / "pyproject.toml"
+    tools = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["optional-dependencies"]["build"]
+    places = [*(checkout / "src" / "vizsla" / file for file in files), *build, project]
     return {
-        "digest": digest_of([digest, tools]),
+        "digest": digest_of([digest, [digest_of_file(file) for file in build], tools]),
         "files": {place.relative_to(checkout).as_posix(): digest_of_file(place) for place in places},
     }
 
@@ -84,7 +86,10 @@ def digest_of_file(file: Path) -> str:
 def _kernels(level: str) -> dict[str, Any]:
     levels = native().levels()
     if not levels:
-        raise KernelsError("Vizsla needs a processor of the level x86-64-v2 (any since 2009)")
+        raise KernelsError(
+            "the kernels were built for newer processors than this machine's; wheels of Vizsla run on any x86-64 since "
+            "2009, and so does a build with VIZSLA_LEVELS=all"
+        )
     if level and level not in levels:
         raise KernelsError(f"VIZSLA_KERNELS is {level!r}; it may be jit or {', '.join(levels)} on this machine")
     found: dict[str, Any] = native().kernels(level or levels[-1])
