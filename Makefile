@@ -26,19 +26,28 @@ RELEASE_READY := $(RELEASE)/.ready
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-# Two processes; a file of tests stays with one of them, which then makes its fixtures and kernels once.
+# Two processes; a file of tests stays with one of them, which then makes its fixtures once.
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo dist test browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
+.PHONY: demo kernels dist smoke test browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
 
-test: $(READY) browser
+# What the tests called kernels with; see tests/kernel_calls.py.
+CALLS := build/kernel-calls
+
+test: $(READY) kernels browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest $(WORKERS)
+	rm -rf $(CALLS)
+	VIZSLA_KERNEL_CALLS=$(abspath $(CALLS)) $(BIN)/python -m pytest $(WORKERS)
+	$(BIN)/python tests/kernel_calls.py $(CALLS)
+
+# The compiled kernels of this checkout, after their sources have changed; see kernel_build/.
+kernels: $(READY)
+	VIZSLA_LEVELS=all $(BIN)/python -m kernel_build --install
 
 # Chromium for the tests of the page, where there is none: Debian's for root, else Playwright's own.
 browser: $(READY)
@@ -62,17 +71,21 @@ docs: $(SITE_READY)
 docs-run:
 	$(PYTHON) docs/run.py $(FILES)
 
-# What a release uploads: the wheel and the source, at most 45 MB each, and the weights that are packages of their own.
-# The wheel has the kernels as code of LLVM for this system, so that whoever installs it waits less for the first result.
-dist: $(RELEASE_READY) $(LIGHT_READY)
+# What a release uploads: wheels for five systems and the source, at most 45 MB each, and the weights that are packages
+# of their own. Any Linux machine makes all of them; see kernel_build/wheels.py.
+dist: $(RELEASE_READY)
 	rm -rf dist
-	$(LIGHT)/bin/python -m vizsla.cli.translating
-	$(RELEASE)/bin/python -m build -q -o dist .
+	$(RELEASE)/bin/python -m kernel_build.wheels dist
+	$(RELEASE)/bin/python -m build -q --sdist -o dist .
 	$(RELEASE)/bin/python -m build -q --wheel -o dist weights/doc2query-small
 	$(RELEASE)/bin/python -m build -q --wheel -o dist weights/augmenter-general
 	$(RELEASE)/bin/twine check --strict dist/*
 	$(RELEASE)/bin/check-wheel-contents dist/*.whl
 	@find dist -size +44999999c | { ! grep . ; } || { echo "these files are larger than 45 MB"; exit 1; }
+
+# The wheel of this system in an environment of its own, without numba or a compiler: every command once.
+smoke: dist
+	$(PYTHON) tests/smoke.py dist
 
 # The published figures of all recipes, on the data sets under $VIZSLA_DATA.
 check: $(READY)
@@ -165,7 +178,7 @@ bench-text: $(READY)
 $(LIGHT_READY): pyproject.toml constraints.txt
 	@test -x $(LIGHT)/bin/python || $(PYTHON) -m venv $(LIGHT)
 	@echo "Installing Vizsla into $(LIGHT) ..."
-	@# Most modules of numba and numpy are never imported: Python compiles those that are, when they are.
+	@# Most modules of numpy are never imported: Python compiles those that are, when they are.
 	@$(LIGHT)/bin/pip install -q --no-compile --disable-pip-version-check -c constraints.txt -e ".[server]"
 	@touch $@
 
@@ -174,7 +187,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Installing Vizsla into .venv ..."
 	@# torch first and exactly: a looser demand would take another build of it.
 	@$(BIN)/pip install -q --disable-pip-version-check torch==2.13.0
-	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@VIZSLA_LEVELS=all $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@# The beir package, to hold our figures against its own; what it needs for that is here, the rest is for encoders.
 	@# ir_measures comes with dev where trec_eval, which it asks, has a wheel; elsewhere its other measures are tested.
 	@$(BIN)/pip install -q --disable-pip-version-check --no-deps -c constraints.txt beir==2.2.0 ir_measures
@@ -190,7 +203,7 @@ $(ADAPTERS_READY): pyproject.toml constraints.txt
 
 $(RELEASE_READY):
 	@test -x $(RELEASE)/bin/python || $(PYTHON) -m venv $(RELEASE)
-	@$(RELEASE)/bin/pip install -q --disable-pip-version-check build twine check-wheel-contents
+	@$(RELEASE)/bin/pip install -q --disable-pip-version-check build twine check-wheel-contents lief
 	@touch $@
 
 $(SITE_READY): pyproject.toml constraints.txt docs/site/requirements.txt

@@ -6,6 +6,7 @@ the standard library alone: the build hook asks it before numba is installed.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import platform
@@ -85,7 +86,7 @@ class Plan:
         return sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
     @cached_property
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> tuple[str, str]:
         """What kernels are built from; see `library.summarize`."""
         return library.summarize(ROOT)
 
@@ -94,7 +95,7 @@ class Plan:
         """The library in the cache."""
         levels = "-".join(level.name.replace("-", "_") for level in self.levels)
         kind = "portable" if self.portable else "local"
-        return CACHE / "libraries" / f"{self.summary['digest']}-{self.tag}-{levels}-{kind}" / self.target.library
+        return CACHE / "libraries" / f"{self.summary[0]}-{self.tag}-{levels}-{kind}" / self.target.library
 
     def compiler(self) -> list[str] | None:
         """The command of a C compiler: the system's for this machine, else zig's, which links for every system."""
@@ -124,7 +125,7 @@ class Plan:
         beside = place.with_name(f".{place.name}.{os.getpid()}")  # a process that has the old one open keeps it
         shutil.copyfile(self.library, beside)
         os.replace(beside, place)
-        library.SUMMARY.write_text(json.dumps(self.summary, indent=1) + "\n")
+        library.SUMMARY.write_text(self.summary[1], encoding="utf-8")
 
     def _link(self, jobs: list[Job], compiler: list[str]) -> None:
         """Link all objects with module.c."""
@@ -157,7 +158,7 @@ class Plan:
 
     def _table(self, jobs: list[Job]) -> tuple[list[Path], str]:
         """All objects, and the C source of the table of kernels."""
-        lines, table, objects = [f'#define DIGEST "{self.summary["digest"]}"'], [], []
+        lines, table, objects = [f'#define DIGEST "{self.summary[0]}"'], [], []
         for n, job in enumerate(jobs):
             folders = [job.folder(self.target, level) for level in self.levels]
             objects += [file for folder in folders for file in sorted(folder.glob("*.o"))]
@@ -259,6 +260,7 @@ _imported: dict[tuple[str, str], Any] = {}
 def _import_kernels() -> dict[tuple[str, str], Any]:
     """All kernels that Python calls, by module and name; imported once in a process."""
     if not _imported:
+        gc.disable()  # nearly all that numba makes stays: looking for what does not takes a tenth of the time
         from importlib import import_module
 
         from kernel_build.translating import Dispatcher

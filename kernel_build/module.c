@@ -5,7 +5,7 @@
    arguments; a call that fits none of them raises a TypeError and compiles nothing.
 
    Only names of Python's stable ABI (3.11) are used. They are declared here and not taken from Python.h, so that a build
-   needs no headers of Python, for this system or for another one.
+   needs no headers of Python, for this system or for another one; a test compares both.
 
    kernels.h, which the build writes, has the tables `kernels` and `level_names`, and `DIGEST`. */
 
@@ -15,6 +15,12 @@
 #include <string.h>
 
 /* ---- Python's stable ABI ---- */
+
+#ifdef PYTHON_HEADERS
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+#define EXPORT __attribute__((visibility("default")))
+#else
 
 typedef struct _object PyObject;
 typedef struct _typeobject PyTypeObject;
@@ -99,6 +105,7 @@ extern API PyObject *PyErr_Format(PyObject *, const char *, ...);
 extern API void *PyEval_SaveThread(void);
 extern API void PyEval_RestoreThread(void *);
 extern API void Py_DecRef(PyObject *);
+#endif
 
 /* ---- kernels ---- */
 

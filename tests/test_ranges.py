@@ -246,7 +246,9 @@ def test_rows_of_documents_come_back() -> None:
 
 
 def test_two_bytes_a_posting() -> None:
-    small, large = pack(np.array([1]), np.array([0, 3]), np.array([0, 1, RANGE_SIZE]), np.array([1, 4, 5]))
+    small, large = pack(
+        np.array([1]), np.array([0, 3]), np.array([0, 1, RANGE_SIZE], np.uint32), np.array([1, 4, 5], np.uint8)
+    )
     assert isinstance(small, PostingLists)
     assert (small.postings.nbytes, small.values.nbytes) == (4, 0)
     assert (large.postings.nbytes, large.maxima.tolist()) == (2, [5.0])

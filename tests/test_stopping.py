@@ -115,7 +115,7 @@ def test_time_is_linear_in_the_text() -> None:
         for times in (20, 40):
             numbers = Text(text * times)
             memory, flag = np.empty(words, np.int64), np.zeros(1, np.uint8)
-            _are_near.py_func(numbers, 0, len(numbers.numbers), terms, offsets, previous, slop, memory, flag)
+            _are_near(numbers, 0, len(numbers.numbers), terms, offsets, previous, slop, memory, flag)
             reads.append(numbers.reads)
             assert numbers.reads <= words * 3 * len(numbers.numbers)
         assert reads[1] <= 2.2 * reads[0]

@@ -32,7 +32,7 @@ from vizsla.engine.scores import (
     add_exactly,
 )
 from vizsla.engine.segment import (
-    SEGMENT,
+    SEGMENTS,
     Segment,
 )
 from vizsla.engine.stop_flag import failure, must_stop
@@ -51,7 +51,7 @@ _HELD = 1 << 27  # scores of whole segments that are held at once
 _MAX_SCORE = 1e37  # scores, and products with vectors in 8 bits before they are scaled, that 32 bits can surely hold
 
 
-@njit(f"{SEGMENT}, {TERMS}, {WEIGHTINGS}, float64[:], bool[:], uint8[:]")
+@njit(*(f"{segment}, {TERMS}, {WEIGHTINGS}, float64[:], bool[:], uint8[:]" for segment in SEGMENTS))
 def _term_scores(segment, terms, w, sums, touched, stop):
     """Add what terms give to each document of a segment; False if it is damaged, or if stopped."""
     sound = True

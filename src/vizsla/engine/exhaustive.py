@@ -15,7 +15,7 @@ from vizsla.engine.scores import (
     add_exactly,
 )
 from vizsla.engine.segment import (
-    SEGMENT,
+    SEGMENTS,
 )
 from vizsla.engine.stop_flag import must_stop
 from vizsla.engine.topk import (
@@ -40,9 +40,12 @@ class RangeScratch(NamedTuple):
 
 
 @njit(
-    f"{SEGMENT}, {TERMS}, {WEIGHTINGS}, RangeScratch(float64[:], bool[:], float64[:], uint32[:]), "
-    "SortScratch(float32[:], uint32[:], uint32[:], uint32[:], int64[:], TopK(float32[:], int64[:])), "
-    "TopK(float32[:], int64[:]), int64, uint8[:]"
+    *(
+        f"{segment}, {TERMS}, {WEIGHTINGS}, RangeScratch(float64[:], bool[:], float64[:], uint32[:]), "
+        "SortScratch(float32[:], uint32[:], uint32[:], uint32[:], int64[:], TopK(float32[:], int64[:])), "
+        "TopK(float32[:], int64[:]), int64, uint8[:]"
+        for segment in SEGMENTS
+    )
 )
 def search_exhaustively(segment, terms, w, memory, scratch, topk, count, stop):
     """Merge a segment's documents into the top k; returns how many it has then, or -1 for damage or if stopped.

@@ -22,7 +22,7 @@ from vizsla.engine.prefetching import prefetch
 from vizsla.engine.query import Query
 from vizsla.engine.scores import Terms
 from vizsla.engine.search import TopDocuments
-from vizsla.engine.segment import Segment, SegmentArrays, read_only_mask
+from vizsla.engine.segment import LENGTH_TYPES, Segment, SegmentArrays, read_only_mask
 from vizsla.engine.segment_list import SegmentList
 from vizsla.engine.segment_search import Masks, open_terms, scratch_of_thread
 from vizsla.engine.stop_flag import failure, must_stop
@@ -182,11 +182,14 @@ def _least(top, count):
 
 
 @njit(
-    f"const int64[:,:], const uint8[:,:], const bool[:], const int64[:], {WEIGHTINGS}, "
-    "Terms(const float64[:], const int64[:], const int64[:]), int64[:], _Phrase(const uint32[:], const int64[:], "
-    "const uint32[:], const int64[:], const int64[:], int64, int64, int64[:], uint8[:]), const int64[:,:], "
-    "CommonScratch(uint16[:,:], uint16[:,:], int64[:,:], uint32[:], float64[:]), TopK(float32[:], int64[:]), "
-    "int64, uint8[:]"
+    *(
+        f"const int64[:,:], const {codes}[:,:], const bool[:], const int64[:], {WEIGHTINGS}, "
+        "Terms(const float64[:], const int64[:], const int64[:]), int64[:], _Phrase(const uint32[:], const int64[:], "
+        "const uint32[:], const int64[:], const int64[:], int64, int64, int64[:], uint8[:]), const int64[:,:], "
+        "CommonScratch(uint16[:,:], uint16[:,:], int64[:,:], uint32[:], float64[:]), TopK(float32[:], int64[:]), "
+        "int64, uint8[:]"
+        for codes in LENGTH_TYPES
+    )
 )
 def _search(table, lengths, allowed, facts, w, query, order, phrase, memory, scratch, top, count, stop):
     """Merge those of a segment's documents that have a phrase into the top k; how many it has then.

@@ -53,8 +53,12 @@ class SegmentArrays(NamedTuple):
     """The place of the first document among those of all segments."""
 
 
-SEGMENT = f"SegmentArrays({BLOCKS}, {BLOCKS}, const uint8[:,:], const bool[:], int64, int64)"
-"""Its type for kernels."""
+LENGTH_TYPES = ("uint8", "uint32")
+"""Of length codes: Lucene's take a byte, exact lengths more. Kernels are compiled for each of them."""
+SEGMENTS = [
+    f"SegmentArrays({BLOCKS}, {BLOCKS}, const {codes}[:,:], const bool[:], int64, int64)" for codes in LENGTH_TYPES
+]
+"""Its types for kernels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,7 +314,8 @@ def by_document(segment: Segment) -> Iterator[tuple[np.ndarray, np.ndarray, np.n
 def pad_lengths(lengths: np.ndarray) -> np.ndarray:
     """Length codes filled up to whole ranges, so that kernels need not look where the last one ends."""
     missing = -lengths.shape[1] % RANGE_SIZE
-    return np.ascontiguousarray(np.pad(lengths, ((0, 0), (0, missing))))
+    codes = lengths.astype(np.uint8 if lengths.dtype == np.uint8 else np.uint32, copy=False)
+    return np.ascontiguousarray(np.pad(codes, ((0, 0), (0, missing))))
 
 
 def build_segment(

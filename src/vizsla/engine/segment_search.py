@@ -42,7 +42,7 @@ from vizsla.engine.posting_lists import Directory
 from vizsla.engine.range_bounds import Candidates
 from vizsla.engine.ranges import search_ranges
 from vizsla.engine.scores import ScoringScratch, Terms, score_documents
-from vizsla.engine.segment import Segment, SegmentArrays, open_in_both, read_only_mask
+from vizsla.engine.segment import LENGTH_TYPES, Segment, SegmentArrays, open_in_both, read_only_mask
 from vizsla.engine.stop_flag import must_stop
 from vizsla.engine.topk import SortScratch, TopK
 from vizsla.engine.weighting import Weightings
@@ -163,8 +163,11 @@ def open_terms(table, numbers, range_count, memory):
 
 
 @njit(
-    "const int64[:,:], const uint8[:,:], const int64[:], const int64[:], const float64[:], const uint32[:], "
-    "float64[:], const int64[:,:], float32[:], uint8[:]"
+    *(
+        f"const int64[:,:], const {codes}[:,:], const int64[:], const int64[:], const float64[:], const uint32[:], "
+        "float64[:], const int64[:,:], float32[:], uint8[:]"
+        for codes in LENGTH_TYPES
+    )
 )
 def score_rows(table, lengths, numbers, spaces, weights, documents, sums, memory, scores, stop):
     """Put the exact scores of ascending documents of a prepared segment into `scores`; False for damage or if stopped.
@@ -226,8 +229,11 @@ def _weightings_of(t):
 
 
 @njit(
-    "const int64[:,:], const uint8[:,:], const int64[:], const int64[:], const int64[:], const int64[:], "
-    "const float64[:], float64, const int64[:,:], float32[:,:], int64[:,:], int64[:], uint8[:]"
+    *(
+        f"const int64[:,:], const {codes}[:,:], const int64[:], const int64[:], const int64[:], const int64[:], "
+        "const float64[:], float64, const int64[:,:], float32[:,:], int64[:,:], int64[:], uint8[:]"
+        for codes in LENGTH_TYPES
+    )
 )
 def search_segment(
     table, lengths, facts, pointers, numbers, spaces, weights, expected, memory, scores, places, counts, stop

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import sysconfig
 import tomllib
 from collections.abc import Callable
@@ -11,12 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from vizsla.errors import VizslaError
+from vizsla.kernels.recording import recorded
 from vizsla.kernels.sources import Sources, digest_of
 
 _PACKAGE = Path(__file__).parents[1]
 _CHECKOUT = _PACKAGE.parents[1]
-SUMMARY = Path(__file__).with_name("_native.json")
+_BUILD = (
+    "building.py", "entries.py", "machine_code.py", "module.c", "signatures.py", "targets.py", "translating.py",
+)  # fmt: skip
+"""The files of the build that decide what a library is."""
+SUMMARY = Path(__file__).with_name("_native.txt")
 """In a checkout: what the library was built from."""
+
+
+_CALLS = os.environ.get("VIZSLA_KERNEL_CALLS")
+"""A folder that gets the types of all calls; see tests/kernel_calls.py."""
 
 
 class KernelsError(VizslaError):
@@ -27,9 +36,10 @@ def find(function: Callable[..., Any], level: str) -> Any:
     """The compiled kernel of a function, for a kind of processor; the best of this machine if none is named."""
     name = f"{function.__module__}.{function.__qualname__}"
     try:
-        return _kernels(level)[name]
+        kernel = _kernels(level)[name]
     except KeyError:
         raise KernelsError(f"the compiled kernels lack {name}; {_remedy()}") from None
+    return recorded(name, kernel) if _CALLS else kernel
 
 
 @cache
@@ -51,30 +61,29 @@ def native() -> Any:
 def is_stale(digest: str) -> bool:
     """Whether the sources of kernels have changed since the library with a digest was built."""
     try:
-        summary = json.loads(SUMMARY.read_text())
-        if summary["digest"] != digest:
+        built, *files = SUMMARY.read_text(encoding="utf-8").splitlines()
+        if built != digest:
             return True
-        if all(digest_of_file(_CHECKOUT / file) == known for file, known in summary["files"].items()):
+        if all(digest_of_file(_CHECKOUT / file) == known for known, file in (line.split(" ", 1) for line in files)):
             return False
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError):
         return True
-    return summarize(_CHECKOUT)["digest"] != digest
+    return summarize(_CHECKOUT)[0] != digest
 
 
-def summarize(checkout: Path) -> dict[str, Any]:
-    """A digest of what kernels are built from, and the digests of the files that it is in.
+def summarize(checkout: Path) -> tuple[str, str]:
+    """A digest of what kernels are built from, and a text with the digests of the files that it is in.
 
     These are the kernels, the code of the build, and the versions of its tools.
     """
     digest, files = Sources(checkout / "src" / "vizsla").summary()
-    build = sorted(file for file in (checkout / "kernel_build").iterdir() if file.suffix in (".py", ".c"))
+    build = [checkout / "kernel_build" / name for name in _BUILD]
     project = checkout / "pyproject.toml"
     tools = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["optional-dependencies"]["build"]
     places = [*(checkout / "src" / "vizsla" / file for file in files), *build, project]
-    return {
-        "digest": digest_of([digest, [digest_of_file(file) for file in build], tools]),
-        "files": {place.relative_to(checkout).as_posix(): digest_of_file(place) for place in places},
-    }
+    whole = digest_of([digest, [digest_of_file(file) for file in build], tools])
+    lines = [f"{digest_of_file(place)} {place.relative_to(checkout).as_posix()}" for place in places]
+    return whole, "\n".join([whole, *lines, ""])
 
 
 def digest_of_file(file: Path) -> str:

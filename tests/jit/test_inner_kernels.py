@@ -1,24 +1,24 @@
-"""The engine's innermost functions against what they are defined to do."""
+"""The engine's innermost functions against what they are defined to do.
+
+Python cannot call them in the built library, so numba compiles them here: `VIZSLA_KERNELS=jit`.
+"""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vizsla.engine import Query, Weighting, Weightings, build_segment
-from vizsla.engine.blocks import OFFSET_MASK, RANGE_BITS, RANGE_SIZE, WORDS, find_four, find_posting, with_bitmaps
-from vizsla.engine.bounds import add_bitmap, add_few_of_bitmap, add_multiples, find_reaching
+from vizsla.engine import Weighting, Weightings
+from vizsla.engine.blocks import OFFSET_MASK, RANGE_BITS, RANGE_SIZE, find_four, find_posting, with_bitmaps
+from vizsla.engine.bounds import add_bitmap, add_few_of_bitmap, find_reaching
 from vizsla.engine.lanes import bits_reaching, count_bits, first_bit, four_numbers, largest
-from vizsla.engine.row_search import search_rows
-from vizsla.engine.table_lookup import HAS_TABLE_LOOKUP
-from vizsla.kernels import njit_no_alloc
+from vizsla.kernels import njit
 
 SEED = st.integers(0, 1 << 30)
 
 
-@njit_no_alloc
+@njit
 def compare(numbers, at, threshold, out):
     """Put what `lanes.py` says of 64 numbers into `out`."""
     bits = bits_reaching(numbers, np.uint64(at), np.uint16(threshold))
@@ -26,18 +26,13 @@ def compare(numbers, at, threshold, out):
     out[3], out[4] = largest(numbers, np.uint64(at)), four_numbers(numbers, np.uint64(at))
 
 
-@njit_no_alloc
+@njit
 def find_each(postings, asked, four, each):
     """Find four offsets together, and each of them alone."""
     size = postings.size
     four[0], four[1], four[2], four[3] = find_four(postings, 0, size, asked[0], asked[1], asked[2], asked[3])
     for i in range(4):
         each[i] = find_posting(postings, 0, size, asked[i])
-
-
-@njit_no_alloc
-def add_with_multiples(sums, bitmap, one, most):
-    add_multiples(sums, bitmap, 0, np.uint16(one), np.uint16(most))
 
 
 @given(seed=SEED, at=st.integers(0, 9), top=st.sampled_from([1, 2, 300, 0xFFFF]), threshold=st.integers(0, 0xFFFF))
@@ -102,8 +97,7 @@ def test_bitmaps_are_added_and_corrected(seed: int, bounds: list[int]) -> None:
     add_bitmap(sums, bitmap, 0, row)
     assert (sums >= exact).all()
     assert (sums[values == 0] == before[values == 0]).all()
-    if HAS_TABLE_LOOKUP:
-        assert (sums - before <= np.append(0, row[[0, 1, 3, 3]])[values]).all()
+    assert (sums - before <= np.append(0, row[[0, 1, 3, 3]])[values]).all()
     w = Weightings.pack([Weighting(1.9, 0.3, 0.9, 0.1, np.linspace(0, 1, 256))])
     offsets = np.sort(rng.choice(RANGE_SIZE, 500, replace=False)).astype(np.uint16)
     add_few_of_bitmap(sums, bitmap, 0, len(bitmap), codes, 0, row, w, 0, offsets, True)
@@ -111,41 +105,3 @@ def test_bitmaps_are_added_and_corrected(seed: int, bounds: list[int]) -> None:
     few = before.copy()
     add_few_of_bitmap(few, bitmap, 0, len(bitmap), codes, 0, row, w, 0, offsets, False)
     assert (few[offsets] == exact[offsets]).all()
-
-
-@given(seed=SEED, one=st.integers(0, 21_845), most=st.integers(0, 21_845))
-@settings(max_examples=20)
-def test_bitmaps_are_added_as_multiples(seed: int, one: int, most: int) -> None:
-    """What processors do that have no table look-up."""
-    bitmap, values = a_bitmap(seed)
-    sums = np.zeros(RANGE_SIZE, np.uint16)
-    add_with_multiples(sums, bitmap, one, most)
-    assert sums.tolist() == np.minimum(np.minimum(values, 3) * one, most).tolist()
-    assert len(bitmap) == WORDS + (values == 4).sum()
-
-
-@pytest.mark.parametrize("rows_asked", [1, 7, 40_000])
-def test_rows_are_scored_in_parts(rows_asked: int) -> None:
-    """More rows than the memory of a thread holds: the scores are those of the definition."""
-    rng = np.random.default_rng(3)
-    count = 3 * RANGE_SIZE + 5
-    terms = [np.sort(rng.choice(count, size, replace=False)) for size in (30, 900, 14_000, 30_000)]
-    rows = np.concatenate(terms)
-    indices = np.repeat(np.arange(len(terms)), [len(t) for t in terms])
-    values = rng.integers(1, 7, len(rows))
-    order = np.lexsort((indices, rows))
-    pointers = np.searchsorted(rows[order], np.arange(count + 1))
-    codes = rng.integers(0, 4, (1, count))
-    segment = build_segment(np.arange(count), codes, codes, pointers, indices[order], values[order])
-    weighting = Weighting(1.9, 0.3, 0.9, 0.1, np.array([0.0, 0.5, 1.0, 3.0]))
-    weights = np.array([3.0, 2.0, 1.0, 0.5])
-    expected = np.zeros(count)
-    for term, weight in enumerate(weights):
-        mine = indices == term
-        expected[rows[mine]] += weight * weighting.weigh(values[mine], codes[0, rows[mine]])
-    asked = np.sort(rng.choice(count, rows_asked, replace=False))
-    query = Query(np.arange(4), np.zeros(4, np.int64), weights)
-    hits = search_rows([segment], query, Weightings.pack([weighting]), [asked], rows_asked)
-    best = asked[np.lexsort((asked, -expected[asked].astype(np.float32)))]
-    assert hits.numbers.tolist() == best.tolist()
-    assert hits.scores.tolist() == expected[best].astype(np.float32).tolist()
