@@ -179,7 +179,8 @@ $(LIGHT_READY): pyproject.toml constraints.txt
 	@test -x $(LIGHT)/bin/python || $(PYTHON) -m venv $(LIGHT)
 	@echo "Installing Vizsla into $(LIGHT) ..."
 	@# Most modules of numpy are never imported: Python compiles those that are, when they are.
-	@$(LIGHT)/bin/pip install -q --no-compile --disable-pip-version-check -c constraints.txt -e ".[server]"
+	@# The variable says the same to the pip that installs what the build needs; its 0 is no mistake.
+	@PIP_NO_COMPILE=0 $(LIGHT)/bin/pip install -q --disable-pip-version-check -c constraints.txt -e ".[server]"
 	@touch $@
 
 $(READY): pyproject.toml constraints.txt

@@ -35,8 +35,8 @@ from vizsla.kernels.sources import DECORATORS, Sources, digest_of  # noqa: E402
 
 _TRANSLATES = ("entries.py", "machine_code.py", "signatures.py", "targets.py", "translating.py")
 """What a change of concerns every kernel."""
-_LONG = ("score_rows", "_search", "search_segment")
-"""Kernels that take long are compiled first, so that no process works alone at the end."""
+_LONG = ("segment_search", "phrase_search")
+"""Modules that take long are compiled first, so that no process works alone at the end."""
 
 
 class BuildError(Exception):
@@ -213,18 +213,23 @@ def _compile_all(todo: list[tuple[Job, Target, Level]]) -> None:
     if not todo:
         return
     print(f"Compiling {len(todo)} kernels for {todo[0][1].tag} ...", flush=True)
-    by_job: dict[Job, list[tuple[Target, Level]]] = {}
-    for job, *place in todo:
-        by_job.setdefault(job, []).append(tuple(place))  # type: ignore[arg-type]
-    ordered = sorted(by_job, key=lambda job: _LONG.index(job.name) if job.name in _LONG else -1, reverse=True)
-    workers = min(os.cpu_count() or 1, len(ordered))
+    by_module: dict[str, dict[Job, list[tuple[Target, Level]]]] = {}  # whose kernels call the same functions
+    for job, target, level in todo:
+        by_module.setdefault(job.module.rpartition(".")[2], {}).setdefault(job, []).append((target, level))
+    shares = [by_module.pop(name) for name in _LONG if name in by_module] + list(by_module.values())
+    workers = min(os.cpu_count() or 1, len(shares))
     if workers == 1:
-        for job in ordered:
-            _compile(job, by_job[job])
+        for share in shares:
+            _compile_share(share)
         return
     with ProcessPoolExecutor(workers) as pool:
-        for _ in pool.map(_compile, ordered, [by_job[job] for job in ordered]):
+        for _ in pool.map(_compile_share, shares):
             pass
+
+
+def _compile_share(share: dict[Job, list[tuple[Target, Level]]]) -> None:
+    for job, places in share.items():
+        _compile(job, places)
 
 
 def _compile(job: Job, places: list[tuple[Target, Level]]) -> None:
