@@ -271,7 +271,7 @@ def _import_kernels() -> dict[tuple[str, str], Any]:
         from kernel_build.translating import Dispatcher
         from vizsla import kernels
 
-        kernels.MODE, kernels.translator = "build", Dispatcher
+        kernels.translator = Dispatcher
         for module in Sources(PACKAGE).with_kernels():
             import_module(module.name)
         _imported.update(((k.function.__module__, k.function.__name__), k) for k in kernels.declared)

@@ -181,7 +181,9 @@ def test_vectors_and_runs_need_no_numba() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-MODULES = [m.name for m in pkgutil.walk_packages(vizsla.__path__, "vizsla.") if not m.name.endswith("__main__")]
+MODULES = [
+    m.name for m in pkgutil.walk_packages(vizsla.__path__, "vizsla.") if not m.name.endswith(("__main__", "_native"))
+]
 FRAMEWORKS = {
     "vizsla.networks.attention": "triton",
     "vizsla.adapters.beir": "beir",

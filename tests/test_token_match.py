@@ -213,7 +213,7 @@ def test_damaged_lists_are_refused() -> None:
     assert not sound.is_sound(1)
     lengths = np.full((1, 2), 2)
     for changes in (
-        {"documents": np.array([0, 0, 900, 1])},
+        {"documents": np.array([0, 0, 900, 1], np.uint32)},
         {"starts": np.array([0, 9, 4])},
         {"norms": sound.norms * np.nan},
     ):

@@ -11,8 +11,9 @@ import platform
 from collections.abc import Callable
 from typing import Any
 
+from vizsla import kernels
 from vizsla.engine.blocks import WORDS
-from vizsla.kernels import MODE, data_of, intrinsic
+from vizsla.kernels import data_of, intrinsic
 
 WORDS_AT_A_TIME = 8
 _ON_THIS_MACHINE = (
@@ -53,7 +54,7 @@ def _add_words() -> Callable[..., Any]:
         def generate(context, builder, signature, arguments):
             to, words = (data_of(context, builder, signature, arguments, i) for i in (0, 2))
             # A build defines the instruction of each target under this name; see kernel_build/machine_code.py.
-            name = "vizsla_table_lookup" if MODE == "build" else _ON_THIS_MACHINE
+            name = _ON_THIS_MACHINE if kernels.translator is None else "vizsla_table_lookup"
             kind = ir.FunctionType(sixteen_bytes, [sixteen_bytes] * 2)
             look_up = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
             tables = tables_of(builder, arguments[4:])

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from vizsla.kernels import library
 
 MODE = os.environ.get("VIZSLA_KERNELS", "")
-"""How kernels are called: `jit`, `build` while they are built, or the kind of processor; empty takes the best."""
+"""How kernels are called: `jit`, or the kind of processor; empty takes the best."""
 
 
 class Declared(NamedTuple):
@@ -30,9 +30,9 @@ class Declared(NamedTuple):
 
 
 declared: list[Declared] = []
-"""All kernels that Python calls, in `jit` and `build`."""
+"""All kernels that Python calls, where they are compiled by numba or built."""
 translator: Callable[[Callable[..., Any], dict[str, Any]], Any] | None = None
-"""What makes a kernel in `build`; the build sets it before it imports kernels."""
+"""What makes a kernel while they are built; the build sets it before it imports kernels."""
 
 
 def njit(*signatures: Any) -> Any:
@@ -70,7 +70,7 @@ def intrinsic(define: Callable[[], Callable[..., Any]]) -> Any:
     `define` returns what `numba.extending.intrinsic` takes: a function of a typing context and the types of the
     arguments, which returns a signature and a generator of code. It is called when kernels are built.
     """
-    if MODE not in ("jit", "build"):
+    if MODE != "jit" and translator is None:
         return define
     from numba.extending import intrinsic
 
@@ -91,7 +91,7 @@ def _decorator(signatures: tuple[Any, ...], options: dict[str, Any]) -> Any:
 
 
 def _kernel(function: Callable[..., Any], signatures: tuple[str, ...], options: dict[str, Any]) -> Any:
-    if MODE not in ("jit", "build"):
+    if MODE != "jit" and translator is None:
         return library.find(function, MODE) if signatures else function
     if translator is not None:
         kernel = translator(function, {**_OPTIONS, **options})

@@ -7,6 +7,7 @@ import sysconfig
 import tomllib
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +47,16 @@ def find(function: Callable[..., Any], level: str) -> Any:
 def native() -> Any:
     """The extension module; checked against its sources in a checkout."""
     try:
-        from vizsla.kernels import _native  # type: ignore[attr-defined]
+        module = import_module("vizsla.kernels._native")
     except ImportError as e:
         if sysconfig.get_config_var("Py_GIL_DISABLED"):
             raise KernelsError("Vizsla has no kernels for free-threaded Python; take a Python with a GIL") from None
         if not any(Path(__file__).parent.glob("_native.*")):
             raise KernelsError(f"the kernels are not built; {_remedy()}") from None
         raise KernelsError(f"the compiled kernels cannot be loaded ({e}); {_remedy()}") from None
-    if (_CHECKOUT / "kernel_build").is_dir() and is_stale(_native.digest):
+    if (_CHECKOUT / "kernel_build").is_dir() and is_stale(module.digest):
         raise KernelsError("the compiled kernels are older than their sources; run: make kernels")
-    return _native
+    return module
 
 
 def is_stale(digest: str) -> bool:

@@ -6,12 +6,16 @@ terms here, and terms are counted.
 
 from __future__ import annotations
 
+import codecs
 from dataclasses import dataclass
 
 import numpy as np
 
 from vizsla.kernels import njit, njit_inlined
 from vizsla.text.words import Segmenter
+
+for _encoding in ("utf-16-le", "utf-32-le"):  # else the first search imports them, and a child forked meanwhile hangs
+    codecs.lookup(_encoding)
 
 
 def code_points(text: str) -> np.ndarray:
