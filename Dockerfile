@@ -9,10 +9,12 @@ FROM python:${PYTHON} AS build
 WORKDIR /build
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src src
-# A wheel in a virtual environment: nothing of the build is left in the image. The sources get a whole second as their
-# time, since image layers may not keep fractions of it, and Python takes its compiled files by the time of their sources.
+COPY kernel_build kernel_build
+# A wheel in a virtual environment: nothing of the build is left in the image. It has kernels for all kinds of
+# processors. The sources get a whole second as their time, since image layers may not keep fractions of it, and Python
+# takes its compiled files by the time of their sources.
 RUN python -m venv /opt/vizsla \
-    && /opt/vizsla/bin/pip wheel --no-cache-dir --disable-pip-version-check --no-deps --wheel-dir dist . \
+    && VIZSLA_LEVELS=all /opt/vizsla/bin/pip wheel --no-cache-dir --disable-pip-version-check --no-deps --wheel-dir dist . \
     && /opt/vizsla/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt \
         "$(echo dist/vizsla-*.whl)[server,neural]" \
     && /opt/vizsla/bin/pip uninstall --disable-pip-version-check --yes pip setuptools \

@@ -17,6 +17,7 @@ def segments_of(
     grid: bool,
     scales: list[float] | None = None,
     form: str = "float32",
+    length: int = 0,
 ) -> list[Segment]:
     """Segments of two namespaces: counted words, and dense vectors; some documents lack one or the other."""
     made, first = [], 0
@@ -32,7 +33,7 @@ def segments_of(
         made.append(
             build_segment(
                 np.arange(first, first + n),
-                np.zeros((2, n), np.int64),
+                np.full((2, n), length),
                 np.stack([counts, there.astype(np.int64)]),
                 pointers,
                 indices,
@@ -68,7 +69,8 @@ def test_the_best_are_those_of_scoring_everything(data: st.DataObject) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 10_000)))
     sizes = data.draw(st.lists(st.integers(1, 60), min_size=1, max_size=3))
     grid, width, terms = data.draw(st.booleans()), data.draw(st.integers(1, 9)), 12
-    segments = segments_of(rng, sizes, width, terms, grid)
+    length = data.draw(st.sampled_from((0, 300)))  # a code that takes more than a byte; words are counted as they are
+    segments = segments_of(rng, sizes, width, terms, grid, length=length)
     masks: list[np.ndarray | None] = [
         None if data.draw(st.booleans()) else rng.random(len(segment)) < 0.6 for segment in segments
     ]

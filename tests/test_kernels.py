@@ -137,18 +137,18 @@ rng = np.random.default_rng(5)
 words = ["w%d" % i for i in range(300)]
 texts = [" ".join(rng.choice(words, rng.integers(3, 60), p=np.arange(300, 0, -1) / 45150)) for _ in range(3000)]
 seen = hashlib.sha256()
-def note(index):
+def note(index, **options):
     for query in ("w1 w2 w3", "w250 w9", '"w1 w2"', "w5~1 w7", "+w3 -w4 w9", "w2*"):
         for k in (1, 10, 1000):
-            hits = index.search(query, k)
+            hits = index.search(query, k, **options)
             seen.update(repr((hits.ids, hits.scores)).encode())
-with vizsla.Index.create("life") as index:
+with vizsla.Index.create("life", positions=True) as index:
     index.add([{"id": str(i), "text": text, "n": i % 7} for i, text in enumerate(texts)])
-    index.commit(); note(index)
-    index.delete([str(i) for i in range(0, 3000, 5)]); index.commit(); note(index)
-    index.add([{"id": "x%d" % i, "text": text} for i, text in enumerate(texts[:500])]); index.commit(); note(index)
+    index.commit(); note(index, syntax="lucene")
+    index.delete([str(i) for i in range(0, 3000, 5)]); index.commit(); note(index, syntax="lucene")
+    index.add([{"id": "x%d" % i, "text": text} for i, text in enumerate(texts[:500])]); index.commit(); note(index, syntax="lucene")
     seen.update(repr(index.search("w1 w2", 50, "n > 3").ids).encode())
-    index.compact(); note(index)
+    index.compact(); note(index, syntax="lucene")
 with vizsla.Index.create("weights", "vectors") as index:
     for scale in (1, 300, 70_000, 0.37):
         for i in range(400):

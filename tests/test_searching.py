@@ -78,6 +78,23 @@ def test_a_longer_dead_document_is_no_damage(folder: Path) -> None:
         assert len(index.search("dog", 20)) == 9
 
 
+def test_exact_lengths_in_phrases_and_filters(folder: Path) -> None:
+    """Lengths that take more than a byte, in every way to search."""
+    rng = np.random.default_rng(4)
+    words = [f"w{i}" for i in range(20)]
+    with Index.create(folder, "bm25(lengths=exact)", positions=True) as index:
+        texts = [" ".join(rng.choice(words, rng.integers(2, 400))) for _ in range(300)]
+        index.add([{"id": str(i), "text": text, "n": i} for i, text in enumerate(texts)])
+        index.commit()
+        for query, allowed in (("w1 w2", None), ('"w1 w2"', None), ("+w1 +w2", None), ("w3 w4 w5", "n >= 290")):
+            hits = index.search(query, 5, allowed, syntax="lucene")
+            assert hits
+            for hit in hits:
+                assert index.explain(query, hit.id, syntax="lucene").score == pytest.approx(hit.score)
+            if query[0] == '"':
+                assert all("w1 w2" in hit["text"] for hit in hits)
+
+
 def test_documents_in_passages_are_found_by_their_best(folder: Path) -> None:
     long = " ".join(["filler"] * 30 + ["vizsla", "dog"] + ["filler"] * 30)
     with Index.create(folder, passages=Splitter(10, 2)) as index:

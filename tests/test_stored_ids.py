@@ -96,3 +96,14 @@ def test_damaged_arrays_are_noticed() -> None:
     assert not StoredIds(StoredTexts.of(["d"]), stored.runs, stored.order).is_sound()
     assert not StoredIds(StoredTexts.of(["b", "a"]), None, np.array([0, 1], np.uint32)).is_sound()
     assert not StoredIds(StoredTexts.of(["a", "b"]), None, np.array([0, 0], np.uint32)).is_sound()
+
+
+def test_ids_of_any_size() -> None:
+    """Sizes of one, two and four bytes."""
+    for longest in (200, 60_000, 70_000):
+        texts = ["a" * longest, *(f"d{i}" for i in range(300)), "b" * longest]
+        ids = StoredIds.of(StoredTexts.of(texts))
+        assert ids.at(np.arange(len(ids))) == texts
+        wanted = [texts[0], "d7", "c", texts[-1]]
+        assert ids.find(StoredTexts.of(wanted)) == [(0, 0), (1, 8), (3, 301)]
+        assert StoredTexts.of(texts).at(np.array([301, 2])) == [texts[301], "d1"]

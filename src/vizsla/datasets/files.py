@@ -19,8 +19,6 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
-import zstandard
-
 from vizsla.datasets import zst
 from vizsla.errors import InputError
 from vizsla.plain_data import NestedTooDeeplyError, parse_json
@@ -37,9 +35,7 @@ _CHUNK = 1 << 20
 _OPENERS: dict[str, Callable[[Any], Any]] = {
     ".gz": lambda raw: BufferedReader(gzip.GzipFile(fileobj=raw), _CHUNK),
     ".xz": lambda raw: BufferedReader(lzma.LZMAFile(raw), _CHUNK),  # noqa: SIM115 (closed with raw)
-    ".zst": lambda raw: BufferedReader(
-        zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True), _CHUNK
-    ),
+    ".zst": lambda raw: BufferedReader(zst.decompressed(raw), _CHUNK),
 }
 COMPRESSIONS = tuple(_OPENERS)
 _MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
@@ -88,7 +84,7 @@ def opened(source: Path | InputFile) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         yield _OPENERS.get(file.path.suffix, lambda plain: plain)(raw), raw
 
 
-DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)
 """The errors that readers of compressed files raise for damaged files."""
 
 

@@ -7,6 +7,7 @@ field that is the text of queries, as in `irds:disks45/nocr/trec-robust-2004#tit
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import tempfile
@@ -14,8 +15,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-import zstandard
 
 from vizsla.encoders.cache import cache_folder
 from vizsla.errors import InputError, MissingPackageError
@@ -78,9 +77,9 @@ def _write(dataset: Any, name: str, folder: Path) -> None:
         (written / "qrels").mkdir(parents=True)
         try:
             if has["docs"]:
-                _write_records(written / "corpus.jsonl.zst", map(_document, dataset.docs_iter()))
+                _write_records(written / "corpus.jsonl.gz", map(_document, dataset.docs_iter()))
             if has["queries"]:
-                _write_records(written / "queries.jsonl.zst", _queries(dataset, name, has["docs"]))
+                _write_records(written / "queries.jsonl.gz", _queries(dataset, name, has["docs"]))
             if has["qrels"]:
                 rows = (f"{q.query_id}\t{q.doc_id}\t{q.relevance}\n" for q in dataset.qrels_iter())
                 with (written / "qrels" / f"{split_of(name)}.tsv").open("w", encoding="utf-8") as file:
@@ -146,6 +145,6 @@ def _is_plain(value: object) -> bool:
 
 
 def _write_records(file: Path, records: Iterable[dict[str, Any]]) -> None:
-    with file.open("wb") as out, zstandard.ZstdCompressor().stream_writer(out) as packed:
+    with gzip.open(file, "wb", compresslevel=1) as packed:
         for record in records:
             packed.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")

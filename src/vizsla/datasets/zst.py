@@ -1,13 +1,55 @@
-"""Whether a .zst file is complete; the decompressor does not notice that a file was cut off."""
+"""Files of Zstandard: reading them, with Python 3.14 or the package zstandard, and whether one is complete.
+
+The decompressor does not notice that a file was cut off.
+"""
 
 from __future__ import annotations
 
 import os
+from importlib import import_module
+from io import RawIOBase
+from typing import IO, Any
+
+from vizsla.errors import MissingPackageError
 
 _FRAME = 0xFD2FB528
 _SKIPPABLE = 0x184D2A50
 _ID_SIZES = (0, 1, 2, 4)
 _CONTENT_SIZES = (0, 2, 4, 8)
+
+
+def decompressed(raw: IO[bytes]) -> RawIOBase:
+    """The content of an open file; damage is an OSError when it is read."""
+    for name in ("compression.zstd", "zstandard"):
+        try:
+            module: Any = import_module(name)
+        except ImportError:
+            continue
+        if name == "zstandard":
+            return _Decompressed(
+                module.ZstdDecompressor().stream_reader(raw, read_across_frames=True), module.ZstdError
+            )
+        return _Decompressed(module.ZstdFile(raw), module.ZstdError)
+    raise MissingPackageError(
+        "a .zst file needs zstandard, which is not installed; get it with: pip install 'vizsla[zstd]'"
+    )
+
+
+class _Decompressed(RawIOBase):
+    """A stream whose damage is an OSError, whatever decompresses it."""
+
+    def __init__(self, stream: Any, error: type[Exception]) -> None:
+        self._stream, self._error = stream, error
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            count: int = self._stream.readinto(buffer)
+        except self._error as e:
+            raise OSError(str(e)) from None
+        return count
 
 
 def is_whole(file: int) -> bool:

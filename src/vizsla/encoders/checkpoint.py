@@ -29,6 +29,7 @@ from vizsla.networks.graph import Precision
 from vizsla.networks.text_options import Layer
 from vizsla.plain_data import parse_settings
 from vizsla.text import Analyzer, WordPiece
+from vizsla.text.tokenizers import tokenizers_library
 
 _SAMPLE, _SAMPLE_TOKENS, _COMMON = 32, 48, (1996, 6000)  # texts of common words that 8 bits are fitted on
 _PLAIN = {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "position_embedding_type": "absolute", "is_decoder": False}
@@ -277,11 +278,11 @@ def bert_pieces(place: Path) -> WordPiece | None:
 
 def bert_tokenizer(words: Path) -> bytes:
     """BERT's tokenizer from a list of its word pieces."""
-    from tokenizers import BertWordPieceTokenizer
-
     file = words.with_name("tokenizer_config.json")
     config = read_json(file) if file.is_file() else {}
-    tokenizer = BertWordPieceTokenizer(str(words), lowercase=config.get("do_lower_case", True) is not False)
+    tokenizer = tokenizers_library().BertWordPieceTokenizer(
+        str(words), lowercase=config.get("do_lower_case", True) is not False
+    )
     return str(tokenizer.to_str()).encode()
 
 

@@ -20,6 +20,7 @@ from vizsla.encoders.transformer import brings_code
 from vizsla.errors import InputError, UnknownNameError
 from vizsla.networks.arrays import weight_files
 from vizsla.networks.seq2seq_graph import FILES
+from vizsla.text.tokenizers import tokenizers_library
 
 ABOUT = "generator.json"
 TASKS = {
@@ -108,11 +109,9 @@ class GeneratorCheckpoint:
     @cached_property
     def tokenizer(self) -> Any:
         """The tokenizer, of the library tokenizers."""
-        from tokenizers import Tokenizer
-
         file = self.folder / _TOKENIZER
         try:
-            tokenizer = Tokenizer.from_file(str(file))
+            tokenizer = tokenizers_library().Tokenizer.from_file(str(file))
         except Exception as e:  # the library raises bare exceptions
             raise InputError(f"this is not a tokenizer ({e})", file=str(file)) from None
         tokenizer.no_padding()

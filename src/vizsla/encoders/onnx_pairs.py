@@ -15,6 +15,7 @@ from vizsla.encoders.once import once
 from vizsla.encoders.sentence import read_json
 from vizsla.errors import InputError
 from vizsla.networks.graph import Precision
+from vizsla.text.tokenizers import tokenizers_library
 
 if TYPE_CHECKING:
     from vizsla.networks.pair_session import OnnxPairSession
@@ -87,12 +88,10 @@ class OnnxPairs:
     @once
     def tokenizer(self) -> Any:
         """The tokenizer, of the library tokenizers."""
-        from tokenizers import Tokenizer
-
         file = self.tokenizer_file
         content = bert_tokenizer(file) if file.name == _WORDS else file.read_bytes()
         try:
-            tokenizer = Tokenizer.from_buffer(content)
+            tokenizer = tokenizers_library().Tokenizer.from_buffer(content)
         except Exception as e:  # the library raises plain Exception
             raise InputError(f"this is no tokenizer.json ({e})", file=str(file)) from None
         tokenizer.no_padding()

@@ -40,7 +40,7 @@ _RULES_2, _RULES_3, _RULES_4 = _rules(_STEP_2), _rules(_STEP_3), _rules(_STEP_4)
 _A, _E, _I, _O, _U, _Y, _S, _L, _Z, _W, _X, _D, _N, _G, _T, _B = (ord(c) for c in "aeiouyslzwxdngtb")
 
 
-@njit("const uint8[:], int64")
+@njit
 def _consonant(w, i):
     c = w[i]
     if c == _A or c == _E or c == _I or c == _O or c == _U:

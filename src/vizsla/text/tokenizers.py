@@ -6,10 +6,11 @@ import hashlib
 import os
 from collections.abc import Sequence
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from vizsla.errors import InputError, VizslaError
+from vizsla.errors import InputError, MissingPackageError, VizslaError
 from vizsla.plain_data import parse_settings
 from vizsla.spec import Option, Registry
 from vizsla.text import words
@@ -63,6 +64,16 @@ class Words(Tokenizer):
         return [Token(text[a:b], a, b) for a, b in find_words(text, self.segmenter)]
 
 
+def tokenizers_library() -> Any:
+    """The package tokenizers; where it is not installed, an error that says how to install it."""
+    try:
+        return import_module("tokenizers")
+    except ImportError:
+        raise MissingPackageError(
+            "word pieces need tokenizers, which is not installed; get it with: pip install 'vizsla[neural]'"
+        ) from None
+
+
 class WordPiece(Tokenizer):
     """The tokenizer in a tokenizer.json, special tokens left out.
 
@@ -96,10 +107,9 @@ class WordPiece(Tokenizer):
 
     @cached_property
     def _tokenizer(self) -> Any:
-        from tokenizers import Tokenizer as Fast
-
+        library = tokenizers_library()
         try:
-            tokenizer = Fast.from_buffer(self.content)
+            tokenizer = library.Tokenizer.from_buffer(self.content)
         except Exception as e:  # the library raises plain Exception
             raise InputError(f"this is no tokenizer.json ({e})", file=self._origin) from None
         tokenizer.no_truncation()
