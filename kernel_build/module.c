@@ -351,7 +351,7 @@ static PyObject *call_kernel(PyObject *self, PyObject *const *arguments, Py_ssiz
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* The highest x86-64 level that the processor has and the system supports: 2, 3 or 4; 1 for older processors. */
+/* The highest x86-64 level that the processor has and the system supports: 2 or 3; 1 for older processors. */
 static int x86_level(void) {
     unsigned a, b, c, d, seven = 0, more = 0, xcr0 = 0;
     if (!__get_cpuid(1, &a, &b, &c, &d)) return 1;
@@ -362,10 +362,9 @@ static int x86_level(void) {
     const unsigned v2 = 1u << 0 | 1u << 9 | 1u << 13 | 1u << 19 | 1u << 20 | 1u << 23; /* SSE3 to SSE4.2, POPCNT */
     const unsigned v3 = 1u << 12 | 1u << 22 | 1u << 28 | 1u << 29;                     /* FMA, MOVBE, AVX, F16C */
     const unsigned v3_seven = 1u << 3 | 1u << 5 | 1u << 8;                             /* BMI1, AVX2, BMI2 */
-    const unsigned v4_seven = 1u << 16 | 1u << 17 | 1u << 28 | 1u << 30 | 1u << 31;    /* AVX-512 F, DQ, CD, BW, VL */
     if ((one & v2) != v2 || !(more & 1)) return 1;
     if ((one & v3) != v3 || (seven & v3_seven) != v3_seven || !(more >> 5 & 1) || (xcr0 & 6) != 6) return 2;
-    return (seven & v4_seven) == v4_seven && (xcr0 & 0xe6) == 0xe6 ? 4 : 3;
+    return 3;
 }
 
 static int has_level(const char *name) { return name[strlen(name) - 1] - '0' <= x86_level(); }
