@@ -146,7 +146,8 @@ with vizsla.Index.create("life", positions=True) as index:
     index.add([{"id": str(i), "text": text, "n": i % 7} for i, text in enumerate(texts)])
     index.commit(); note(index, syntax="lucene")
     index.delete([str(i) for i in range(0, 3000, 5)]); index.commit(); note(index, syntax="lucene")
-    index.add([{"id": "x%d" % i, "text": text} for i, text in enumerate(texts[:500])]); index.commit(); note(index, syntax="lucene")
+    index.add([{"id": "x%d" % i, "text": text} for i, text in enumerate(texts[:500])])
+    index.commit(); note(index, syntax="lucene")
     seen.update(repr(index.search("w1 w2", 50, "n > 3").ids).encode())
     index.compact(); note(index, syntax="lucene")
 with vizsla.Index.create("weights", "vectors") as index:
