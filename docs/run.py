@@ -43,7 +43,6 @@ INSTALL = re.compile(r"^pip install .*\n", re.MULTILINE)
 MAKE = re.compile(r"^make .*\n", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])([-+]?\d[\d,]*(?:\.(\d+))?)(%?)[-+*]?(?!\w)")
 """A figure, its decimals, whether it is a percentage; a mark of significance may follow."""
-COMPILING = "vizsla: compiling kernels"
 SHELL = "set -eu -o pipefail\ntrap 'echo \"failed: $BASH_COMMAND\" >&2' ERR\n"
 SESSION = (
     "import doctest, sys\n"
@@ -150,7 +149,7 @@ class Page:
             "VIZSLA_DATA": str(home / "data"),
         }
         if self.install:
-            own["NUMBA_CACHE_DIR"] = str(ENVIRONMENTS / "kernels")  # they are the same in all environments
+            own["VIZSLA_KERNEL_CACHE"] = str(ENVIRONMENTS / "kernels")  # they are the same in all environments
             return execute(command, self.clone, environment(self.installed, self.clone), own)
         return execute(command, self.clone, Path(sys.executable).parent, own)
 
@@ -200,8 +199,7 @@ def git(*arguments: str, folder: Path = ROOT) -> str:
 
 def differs(shown: str, printed: str) -> str | None:
     """The first words that are not what was shown, but for blanks, line breaks and what `about` allows figures."""
-    lines = (line for line in printed.split("\n") if not line.startswith(COMPILING))
-    theirs, ours = shown.split(), " ".join(lines).split()
+    theirs, ours = shown.split(), printed.split()
     if theirs[-1:] == ["..."]:  # only the beginning is shown
         theirs, ours = theirs[:-1], ours[: len(theirs) - 1]
     for i, (a, b) in enumerate(zip_longest(theirs, ours, fillvalue="")):

@@ -1,7 +1,7 @@
 """`python -m kernel_build`: build the kernels of this checkout.
 
 Environment: VIZSLA_TARGET names another system than this one; VIZSLA_LEVELS=all builds for all kinds of its processors,
-otherwise for this machine's alone.
+otherwise for this machine's alone; VIZSLA_KERNEL_CACHE names a folder that several checkouts share.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from kernel_build.targets import TARGETS, Level, Target
 
 ROOT = Path(__file__).parents[1]
-CACHE = ROOT / "build" / "kernels"
+CACHE = Path(os.environ.get("VIZSLA_KERNEL_CACHE") or ROOT / "build" / "kernels")
 PACKAGE = ROOT / "src" / "vizsla"
 if str(PACKAGE.parent) not in sys.path:
     sys.path.insert(0, str(PACKAGE.parent))
