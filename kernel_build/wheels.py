@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 _OLDEST_GLIBC = (2, 28)
 _C = {
     "memcpy", "memmove", "memset", "strchr", "strcmp", "strlen", "strrchr", "memchr", "snprintf", "__snprintf_chk",
-    "__stack_chk_fail", "__stack_chk_guard", "sqrt", "bzero", "dyld_stub_binder", "__cxa_finalize",
+    "__stack_chk_fail", "__stack_chk_guard", "sqrt", "bzero", "__bzero", "dyld_stub_binder", "__cxa_finalize",
     "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "___chkstk_darwin",
 }  # fmt: skip
 """What a library may take from the system."""
