@@ -207,12 +207,10 @@ def test_hits_with_another_rank(read: bool) -> None:
     assert not read or hit.document == document
     moved, scored = hit.at_rank(4), hit.at_rank(4, 2.0)
     assert source.read == [7] * read
-    passage = hit.as_passage("x", 2, 1)
     assert moved == Hit(4, 0.5, document)
     assert scored == Hit(4, 2.0, document)
-    assert passage == Hit(1, 0.5, Document("x", {"number": 7}), 2)
-    assert passage.at_rank(3) == Hit(3, 0.5, Document("x", {"number": 7}), 2)
-    assert (hit.rank, hit.id, passage.id) == (1, "x#2", "x")
+    assert Hit(1, 0.5, document, 2).at_rank(3) == Hit(3, 0.5, document, 2)
+    assert (hit.rank, hit.id) == (1, "x#2")
 
 
 def test_columns_of_different_lengths_are_refused() -> None:

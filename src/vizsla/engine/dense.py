@@ -19,30 +19,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from vizsla import stopping
-from vizsla.engine.blocks import (
-    RANGE_BITS,
-    RANGE_SIZE,
-)
+from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE
 from vizsla.engine.match_lists import MatchLists, exact_matches
 from vizsla.engine.max_sim import ROUNDING, VANISHING, exact_max_sims, max_sims, score_margin
 from vizsla.engine.query import Query
-from vizsla.engine.scores import (
-    TERMS,
-    Terms,
-    add_exactly,
-)
-from vizsla.engine.segment import (
-    SEGMENTS,
-    Segment,
-)
+from vizsla.engine.scores import TERMS, Terms, add_exactly
+from vizsla.engine.segment import SEGMENTS, Segment
 from vizsla.engine.stop_flag import failure, must_stop
 from vizsla.engine.token_search import search_lists
 from vizsla.engine.vector_indexes import Approximate, Plaid, VectorIndex
 from vizsla.engine.vector_rows import MAX_CODE, products
-from vizsla.engine.weighting import (
-    WEIGHTINGS,
-    Weightings,
-)
+from vizsla.engine.weighting import WEIGHTINGS, Weightings
 from vizsla.kernels import njit
 
 _CHUNK = 8192  # documents that are scored together

@@ -6,21 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.blocks import (
-    RANGE_BITS,
-    RANGE_SIZE,
-)
-from vizsla.engine.scores import (
-    TERMS,
-    add_exactly,
-)
-from vizsla.engine.segment import (
-    SEGMENTS,
-)
+from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE
+from vizsla.engine.scores import TERMS, add_exactly
+from vizsla.engine.segment import SEGMENTS
 from vizsla.engine.stop_flag import must_stop
-from vizsla.engine.topk import (
-    merge_topk,
-)
+from vizsla.engine.topk import merge_topk
 from vizsla.engine.weighting import WEIGHTINGS
 from vizsla.kernels import njit
 

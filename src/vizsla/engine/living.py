@@ -5,15 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vizsla.engine.arrays import DamagedSegmentError
-from vizsla.engine.blocks import (
-    BLOCKS,
-    OFFSET_MASK,
-    RANGE_BITS,
-    RANGE_SIZE,
-    bits_at,
-    block_bounds,
-    is_bitmap,
-)
+from vizsla.engine.blocks import BLOCKS, OFFSET_MASK, RANGE_BITS, RANGE_SIZE, bits_at, block_bounds, is_bitmap
 from vizsla.engine.merge import GONE, MergeCounts, count_lists
 from vizsla.engine.posting_lists import PostingLists
 from vizsla.engine.segment import Segment

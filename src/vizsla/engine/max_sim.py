@@ -14,10 +14,7 @@ from vizsla import stopping
 from vizsla.engine.arrays import aligned
 from vizsla.engine.products import multiply, padded
 from vizsla.engine.stop_flag import failure, must_stop
-from vizsla.engine.stored_rows import (
-    STORED_ROWS,
-    read_row,
-)
+from vizsla.engine.stored_rows import STORED_ROWS, read_row
 from vizsla.engine.threads import in_threads
 from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import ScaledRows, wide_rows

@@ -11,13 +11,7 @@ import numpy as np
 
 from vizsla.engine.ann import AnnIndex
 from vizsla.engine.arrays import DamagedSegmentError, freeze
-from vizsla.engine.blocks import (
-    BLOCKS,
-    RANGE_BITS,
-    RANGE_SIZE,
-    VALUE_TYPES,
-    Blocks,
-)
+from vizsla.engine.blocks import BLOCKS, RANGE_BITS, RANGE_SIZE, VALUE_TYPES, Blocks
 from vizsla.engine.list_directory import open_lists
 from vizsla.engine.packed_arrays import pack_arrays
 from vizsla.engine.posting_lists import PostingLists, pack

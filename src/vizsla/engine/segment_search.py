@@ -14,11 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.blocks import (
-    RANGE_BITS,
-    RANGE_SIZE,
-    Blocks,
-)
+from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE, Blocks
 from vizsla.engine.bounds import Bounds, bound_terms
 from vizsla.engine.packed_arrays import (
     pack_arrays,

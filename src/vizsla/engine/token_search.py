@@ -16,10 +16,7 @@ import numpy as np
 from vizsla.engine.arrays import aligned, read_only
 from vizsla.engine.products import multiply, padded
 from vizsla.engine.stop_flag import failure, must_stop
-from vizsla.engine.stored_rows import (
-    STORED_ROWS,
-    read_row,
-)
+from vizsla.engine.stored_rows import STORED_ROWS, read_row
 from vizsla.engine.threads import in_threads, pool
 from vizsla.engine.token_lists import TokenLists
 from vizsla.engine.token_rows import TokenRows

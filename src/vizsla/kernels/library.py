@@ -23,8 +23,6 @@ _BUILD = (
 """The files of the build that decide what a library is."""
 SUMMARY = Path(__file__).with_name("_native.txt")
 """In a checkout: what the library was built from."""
-
-
 _CALLS = os.environ.get("VIZSLA_KERNEL_CALLS")
 """A folder that gets the types of all calls; see tests/kernel_calls.py."""
 

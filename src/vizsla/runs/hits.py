@@ -110,14 +110,6 @@ class Hit:
         hit._document = self._document
         return hit
 
-    def as_passage(self, doc_id: str, passage: int, rank: int) -> Hit:
-        """The hit of a document whose passage was found, given that of the passage.
-
-        >>> Hit(3, 2.5, Document("7#1", {})).as_passage("7", 1, rank=2)
-        Hit(rank=2, score=2.5, document=Document(id='7', content={}), passage=1)
-        """
-        return Hit(rank, self.score, Document(doc_id, self.document.content), passage)
-
     def __getitem__(self, key: str) -> Any:
         if key == "id" and key not in self.document.content:
             return self.id
