@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from vizsla import stopping
-from vizsla.engine.arrays import DamagedSegmentError
+from vizsla.engine.arrays import DamagedSegmentError, distinct
 from vizsla.engine.max_sim import ROUNDING, token_margins
 from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
 from vizsla.engine.query import Query
@@ -84,7 +84,7 @@ class MatchLists:
             postings = segment.matches[space]
             if vectors.shape[1] != postings.width:
                 raise DamagedSegmentError
-            for term in np.unique(terms).tolist():
+            for term in distinct(terms).tolist():
                 a, z, norm = postings.list_of(term)
                 if z > a:
                     lists.append(_TokenList(postings, a, z, vectors[terms == term], weight, norm))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.arrays import DamagedSegmentError
+from vizsla.engine.arrays import DamagedSegmentError, distinct
 from vizsla.engine.blocks import (
     BLOCKS,
     MAX_SMALL,
@@ -199,7 +199,7 @@ class MergedPostingLists:
     @classmethod
     def plan(cls, old: Sequence[PostingLists], moved: Sequence[np.ndarray]) -> MergedPostingLists:
         pairs = [(lists, lists.table()) for lists in old]
-        terms = np.unique(np.concatenate([table.terms for _, table in pairs]))
+        terms = distinct(np.concatenate([table.terms for _, table in pairs]))
         counts = MergeCounts.of_size(len(terms))
         for (lists, table), to in zip(pairs, moved, strict=True):
             count_lists(lists, table, to, np.searchsorted(terms, table.terms), counts)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.arrays import DamagedSegmentError
+from vizsla.engine.arrays import DamagedSegmentError, distinct
 from vizsla.engine.vector_rows import ScaledRows, VectorRows, convert_rows, select_rows, wide_rows
 
 _CHUNK = 1 << 16  # vectors whose lengths are worked out together
@@ -163,7 +163,7 @@ class MergedVectorPostings:
         """Plan to merge the lists of segments whose documents ascend from one to the next."""
         if len({postings.width for postings in old}) > 1 or not all(postings.fits() for postings in old):
             raise DamagedSegmentError
-        terms = np.unique(np.concatenate([postings.terms for postings in old]))
+        terms = distinct(np.concatenate([postings.terms for postings in old]))
         counts = np.zeros(len(terms), np.int64)
         for postings, to in zip(old, moved, strict=True):
             if len(postings):

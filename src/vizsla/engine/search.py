@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla import stopping
+from vizsla.engine.arrays import distinct
 from vizsla.engine.blocks import RANGE_SIZE
 from vizsla.engine.bounds import MAX_TERMS
 from vizsla.engine.dense import score_places, search_dense
@@ -183,7 +184,7 @@ def search_among(
 ) -> TopDocuments:
     """The best k of some documents, given by their insertion numbers."""
     ordered = SegmentList.of(segments)
-    wanted, places = np.unique(numbers), [np.zeros(0, np.int64)]
+    wanted, places = distinct(numbers), [np.zeros(0, np.int64)]
     for segment, first in zip(ordered.segments, ordered.firsts, strict=False):
         rows = np.minimum(np.searchsorted(segment.numbers, wanted), len(segment) - 1)
         places.append(first + rows[segment.numbers[rows] == wanted])

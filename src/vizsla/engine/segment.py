@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.ann import AnnIndex
-from vizsla.engine.arrays import DamagedSegmentError, freeze
+from vizsla.engine.arrays import DamagedSegmentError, distinct, freeze
 from vizsla.engine.blocks import BLOCKS, RANGE_BITS, RANGE_SIZE, VALUE_TYPES, Blocks
 from vizsla.engine.list_directory import open_lists
 from vizsla.engine.packed_arrays import pack_arrays
@@ -99,7 +99,7 @@ class Segment:
     @property
     def terms(self) -> np.ndarray:
         """The numbers of the terms that occur, ascending."""
-        return np.union1d(self.small.terms, self.large.terms)
+        return distinct(np.concatenate([self.small.terms, self.large.terms]))
 
     def fits(self) -> bool:
         """Whether the arrays can belong together, by their shapes and last entries alone."""

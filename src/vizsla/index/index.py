@@ -13,6 +13,7 @@ import numpy as np
 
 from vizsla.datasets import RawLines, Splitter
 from vizsla.engine import VectorIndex
+from vizsla.engine.arrays import distinct
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.creation import check_positions, create_index
 from vizsla.index.info import index_info
@@ -180,7 +181,7 @@ class Index(SearchableCollection):
             if not documents.has_texts:
                 raise VizslaError(f"{self.path}: the texts are not stored, so there is nothing to fit weights to")
             numbers = searcher.snapshot.numbers()
-            spread = np.unique(np.linspace(0, max(len(numbers) - 1, 0), min(SAMPLE, len(numbers))).astype(np.int64))
+            spread = distinct(np.linspace(0, max(len(numbers) - 1, 0), min(SAMPLE, len(numbers))).astype(np.int64))
             contents = [document.content for document in documents.all(numbers[spread].tolist())]
         fitted = fitted_again(self.model, contents)
         writer = self._open_own_writer()

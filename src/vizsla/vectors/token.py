@@ -73,7 +73,7 @@ class TokenVectors:
         """
         scores = np.zeros(len(own_numbers))
         sizes = np.diff(other.starts)[other_numbers]
-        for number in np.unique(own_numbers).tolist():
+        for number in sorted(set(own_numbers.tolist())):
             pairs = np.flatnonzero((own_numbers == number) & (sizes > 0))
             if not len(pairs) or not len(self[number]):
                 continue

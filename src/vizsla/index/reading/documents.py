@@ -15,6 +15,7 @@ import numpy as np
 
 from vizsla.datasets import Splitter, document_of
 from vizsla.datasets.passages import MARK
+from vizsla.engine.arrays import distinct
 from vizsla.errors import CollectionError
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database
@@ -64,7 +65,7 @@ class FoundDocuments:
         if store is not None:
             with store.turn:
                 if self._store is not None:
-                    stored = store.by_number(np.unique(np.concatenate(self._numbers)).tolist())
+                    stored = store.by_number(distinct(np.concatenate(self._numbers)).tolist())
                     self._contents = {number: document.content for number, document in stored.items()}
                     self._store = None
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vizsla.engine import Query
+from vizsla.engine.arrays import distinct
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.numbers import short
 from vizsla.runs import FUSIONS, Fusion, Ranking, Run
@@ -89,4 +90,4 @@ def parts_of(query: Query, spaces: Sequence[int]) -> list[Query]:
 
 def union_of(numbers: Sequence[np.ndarray]) -> np.ndarray:
     """The numbers of all documents that are in any of the arrays."""
-    return np.unique(np.concatenate([*numbers, np.zeros(0, np.int64)]))
+    return distinct(np.concatenate([*numbers, np.zeros(0, np.int64)]))

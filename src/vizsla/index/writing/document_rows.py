@@ -83,7 +83,7 @@ class DocumentRows:
         restored = [(number, self._generation) for number in replaced]
         self._db.executemany("DELETE FROM deletions WHERE number = ? AND generation = ?", restored)
         self._checksums.remove("deletions", restored)
-        self._deleted = array("q", np.setdiff1d(self._deleted, replaced).astype(np.int64).tobytes())
+        self._deleted = array("q", sorted(set(self._deleted).difference(replaced)))
         self._ids.undo(first, replaced)
         self.mark_deleted(range(first, end))
 
