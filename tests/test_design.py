@@ -114,20 +114,6 @@ def test_no_circle_of_imports() -> None:
     assert sorted(remaining) == []
 
 
-def test_functions_and_classes_are_small() -> None:
-    """A file holds one idea, whole, and has no limit."""
-    large = []
-    for name, file in modules().items():
-        for node in ast.walk(parsed(file)):
-            if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno > 70:
-                large.append(f"{name}.{node.name} has {(node.end_lineno or 0) - node.lineno} lines")
-            if isinstance(node, ast.ClassDef):
-                public = [f for f in node.body if isinstance(f, ast.FunctionDef) and not f.name.startswith("_")]
-                if len(public) > 20:
-                    large.append(f"{name}.{node.name} has {len(public)} public methods")
-    assert large == []
-
-
 def test_adapters_are_small() -> None:
     """An adapter is one file that a reader takes in at a glance."""
     for name in FRAMEWORKS:
