@@ -97,7 +97,7 @@ class Device:
         import torch
         from transformers import AutoModel
 
-        from vizsla.networks import Pooled, encoder_of
+        from vizsla.neural import Pooled, encoder_of
 
         self.folder = folder
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -113,7 +113,7 @@ class Device:
         """[texts, width] the encoder's vectors in 16 bits."""
         import torch
 
-        from vizsla.networks import packed
+        from vizsla.neural import packed
         from vizsla.training import TokenCorpus
         from vizsla.training.arrays.special_tokens import with_special_tokens
 

@@ -212,7 +212,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     import torch
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("vizsla.networks.inference.has_fast_bfloat16", lambda _: False)
+    monkeypatch.setattr("vizsla.neural.inference.has_fast_bfloat16", lambda _: False)
     torch.manual_seed(7)
     return tmp_path / "cache" / "vizsla"
 

@@ -20,8 +20,8 @@ from vizsla.datasets import BeirDataset  # noqa: E402
 from vizsla.errors import InputError, VizslaError  # noqa: E402
 from vizsla.index import Index  # noqa: E402
 from vizsla.models import BM25, Augmenter, with_expansion  # noqa: E402
-from vizsla.networks import Adder, AugmentedQueries, encoder_of, packed  # noqa: E402
-from vizsla.networks import Augmenter as Network  # noqa: E402
+from vizsla.neural import Adder, AugmentedQueries, encoder_of, packed  # noqa: E402
+from vizsla.neural import Augmenter as Network  # noqa: E402
 from vizsla.text import Analyzer  # noqa: E402
 from vizsla.training import (  # noqa: E402
     AugmenterDev,

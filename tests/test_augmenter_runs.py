@@ -16,7 +16,7 @@ from conftest import Cli
 from vizsla.datasets import BeirDataset
 from vizsla.errors import VizslaError
 from vizsla.models import Augmenter
-from vizsla.networks.weights import read_weights
+from vizsla.neural.weights import read_weights
 from vizsla.training import TrainingInputs, load_training_recipe, resumed_recipe, train
 from vizsla.training.loop.checkpoints import CHECKPOINT
 

@@ -17,7 +17,7 @@ from encoders import KINDS, bert_config, made_encoder, save_bert_tokenizer, save
 from small import VOCABULARY  # noqa: E402
 from vizsla.errors import InputError  # noqa: E402
 from vizsla.models import parse_model  # noqa: E402
-from vizsla.networks import packed  # noqa: E402
+from vizsla.neural import packed  # noqa: E402
 from vizsla.text import Analyzer  # noqa: E402
 from vizsla.training import load_training_recipe, training_recipe_names  # noqa: E402
 from vizsla.training.prepare.base_model import Base, base_encoder  # noqa: E402

@@ -13,7 +13,7 @@ from vizsla import Index
 from vizsla.errors import VizslaError
 from vizsla.index.storage.verify import verify
 from vizsla.models import Coil, Model, Network, expression, parse_model
-from vizsla.networks.session import OnnxNetwork
+from vizsla.neural.session import OnnxNetwork
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -33,7 +33,7 @@ def written(folder: Path, cls: int = TEXT, precision: str = "float32") -> Networ
 
 @pytest.mark.parametrize("cls", [0, TEXT])
 def test_torch_and_onnxruntime_make_the_same(cls: int, tmp_path: Path) -> None:
-    from vizsla.networks.inference import TorchNetwork
+    from vizsla.neural.inference import TorchNetwork
 
     network = written(tmp_path, cls)
     assert (network.width, network.cls_width) == (TOKEN, cls)
@@ -110,7 +110,7 @@ def test_wrong_networks_and_options(tmp_path: Path, start: Path) -> None:
 
 
 def vectors_of(rng: np.random.Generator, texts: int, cls: int, scale: int = 4) -> Any:
-    from vizsla.networks import CoilVectors
+    from vizsla.neural import CoilVectors
 
     owners = rng.permutation(np.repeat(np.arange(texts), rng.integers(0, 9, texts)))
     rows = rng.integers(-scale, scale + 1, (len(owners), TOKEN)) / 2

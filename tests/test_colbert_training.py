@@ -20,8 +20,8 @@ from vizsla.errors import VizslaError  # noqa: E402
 from vizsla.evaluation import evaluate  # noqa: E402
 from vizsla.index import Index  # noqa: E402
 from vizsla.models import ColBERT, Model, parse_model  # noqa: E402
-from vizsla.networks import packed  # noqa: E402
-from vizsla.networks.late_interaction import TokenTexts  # noqa: E402
+from vizsla.neural import packed  # noqa: E402
+from vizsla.neural.late_interaction import TokenTexts  # noqa: E402
 from vizsla.training import TrainingInputs, train  # noqa: E402
 from vizsla.training.arrays import max_sim  # noqa: E402
 from vizsla.training.arrays.special_tokens import with_special_tokens  # noqa: E402

@@ -22,9 +22,9 @@ from vizsla.errors import VizslaError  # noqa: E402
 from vizsla.evaluation import evaluate  # noqa: E402
 from vizsla.index import Index  # noqa: E402
 from vizsla.models import Reranker  # noqa: E402
-from vizsla.networks import cross_encoder, packed  # noqa: E402
-from vizsla.networks.cross import token_types_of  # noqa: E402
-from vizsla.networks.joint import joint_ids  # noqa: E402
+from vizsla.neural import cross_encoder, packed  # noqa: E402
+from vizsla.neural.cross import token_types_of  # noqa: E402
+from vizsla.neural.joint import joint_ids  # noqa: E402
 from vizsla.retrievers import rerank  # noqa: E402
 from vizsla.training import (  # noqa: E402
     CrossEncoderData,
@@ -289,7 +289,7 @@ def test_negatives_come_from_another_first_stage(cli: Cli, start: Path, judged: 
 
 
 def test_training_needs_no_numba() -> None:
-    code = "import sys; sys.modules['numba'] = None; from vizsla.networks import cross_encoder"
+    code = "import sys; sys.modules['numba'] = None; from vizsla.neural import cross_encoder"
     code += "; from vizsla.training import CrossEncoderData, CrossEncoderPairs, GroupObjective, Trainer"
-    code += "; from vizsla.networks.layout import save_reranker"
+    code += "; from vizsla.neural.layout import save_reranker"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -155,7 +155,7 @@ def test_an_encoder_of_others_gives_what_it_gives_there(
     modes = {"pooling_mode_cls_token": "cls" in pooling, "pooling_mode_mean_tokens": "mean" in pooling}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 24, **modes}))
     monkeypatch.setenv("VIZSLA_RUNTIME", runtime)
-    monkeypatch.setattr("vizsla.networks.inference.has_fast_bfloat16", lambda _: False)
+    monkeypatch.setattr("vizsla.neural.inference.has_fast_bfloat16", lambda _: False)
     model = Dense.open(folder, "float32")
     width = 24 * len(pooling.split("+"))
     assert (model.dimensions, model.network.length, model.normalize) == (width, 32, True)

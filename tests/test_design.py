@@ -25,11 +25,10 @@ ROOT = Path(vizsla.__file__).parent
 LAYERS = [
     {"kernels"},
     {"spec"},
-    {"networks"},
     {"text", "vectors"},
     {"runs"},
     {"engine"},
-    {"encoders"},
+    {"neural"},
     {"models", "datasets"},
     {"index"},
     {"retrievers"},
@@ -171,7 +170,7 @@ MODULES = [
     m.name for m in pkgutil.walk_packages(vizsla.__path__, "vizsla.") if not m.name.endswith(("__main__", "_native"))
 ]
 FRAMEWORKS = {
-    "vizsla.networks.attention": "triton",
+    "vizsla.neural.attention": "triton",
     "vizsla.adapters.beir": "beir",
     "vizsla.adapters.haystack": "haystack",
     "vizsla.adapters.langchain": "langchain_core",

@@ -28,7 +28,7 @@ from vizsla.models import (
 )
 from vizsla.models import augmenter as augmenters
 from vizsla.models.augmenter import read_query
-from vizsla.networks.graph import Precision
+from vizsla.neural.graph import Precision
 from vizsla.text import Analyzer
 
 DOCUMENTS = [
@@ -163,7 +163,7 @@ def test_onnx_and_torch_add_the_same(tmp_path: Path, tied: bool, rank: int, weig
     pytest.importorskip("onnx")
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    from vizsla.networks.inference import TorchNetwork
+    from vizsla.neural.inference import TorchNetwork
 
     made = saved(tmp_path, tied=tied, rank=rank, weighs=weighs)
     by_torch = TorchNetwork(made.network.folder, "augmenter", 4, "cpu")

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from small import small_dense
-from vizsla.encoders.cache import digest
-from vizsla.encoders.former_names import with_current_names, with_former_names
-from vizsla.encoders.network import ABOUT, Network
-from vizsla.encoders.transformer import Transformer
 from vizsla.errors import VizslaError
 from vizsla.models import Dense, Model
+from vizsla.neural.checkpoints.cache import digest
+from vizsla.neural.checkpoints.former_names import with_current_names, with_former_names
+from vizsla.neural.checkpoints.network import ABOUT, Network
+from vizsla.neural.checkpoints.transformer import Transformer
 
 NETWORK = {
     "digest": "0" * 64, "kind": "dense", "heads": 4, "length": 64, "most": 2.5, "start": 101, "end": 102,

@@ -14,9 +14,9 @@ pytest.importorskip("onnx", reason="writing networks needs onnx")
 
 from conftest import Cli  # noqa: E402
 from small import VOCABULARY  # noqa: E402
-from vizsla.encoders.checkpoint import find_checkpoint  # noqa: E402
 from vizsla.errors import InputError  # noqa: E402
-from vizsla.networks import packed  # noqa: E402
+from vizsla.neural import packed  # noqa: E402
+from vizsla.neural.checkpoints.checkpoint import find_checkpoint  # noqa: E402
 from vizsla.text import Analyzer  # noqa: E402
 from vizsla.training.prepare.base_model import base_sparse_network  # noqa: E402
 

@@ -222,7 +222,7 @@ def test_models_take_the_options_they_say(monkeypatch: pytest.MonkeyPatch) -> No
     def absent(which: str) -> None:
         raise VizslaError(f"there is no {which}")
 
-    monkeypatch.setattr("vizsla.encoders.checkpoint.find_checkpoint", absent)
+    monkeypatch.setattr("vizsla.neural.checkpoints.checkpoint.find_checkpoint", absent)
     values = {"analyzer": "standard", "variant": "bm25l", "lengths": "exact", "quantiser": "range:5:9:ceil"}
     values |= {"dense": "sketch", "lexical": "bm25", "combine": "concat", "length": "8", "pooling": "mean"}
     values |= {"precision": "int8", "similarity": "dot", "preset": "dpr", "width": "128", "query_length": "8"}

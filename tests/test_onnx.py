@@ -19,10 +19,10 @@ torch = pytest.importorskip("torch", reason="networks are compared with torch's"
 transformers = pytest.importorskip("transformers", reason="networks are compared with transformers'")
 
 from vizsla.errors import InputError, VizslaError  # noqa: E402
-from vizsla.networks import Padded, Splade, TiedHead, UniCoil, packed  # noqa: E402
-from vizsla.networks.onnx_export import write_network  # noqa: E402
-from vizsla.networks.session import OnnxNetwork, batches  # noqa: E402
-from vizsla.networks.weights import NETWORK, SHARES, WEIGHTS, copy_weights, read_weights, share  # noqa: E402
+from vizsla.neural import Padded, Splade, TiedHead, UniCoil, packed  # noqa: E402
+from vizsla.neural.onnx_export import write_network  # noqa: E402
+from vizsla.neural.session import OnnxNetwork, batches  # noqa: E402
+from vizsla.neural.weights import NETWORK, SHARES, WEIGHTS, copy_weights, read_weights, share  # noqa: E402
 
 VOCABULARY, LONGEST, SILENT = 200, 40, (0, 1)
 CLOSE = 0.08
@@ -281,7 +281,7 @@ def test_without_onnxruntime_the_package_is_named(tmp_path: Path, monkeypatch: p
 def test_heads_are_looked_up_without_torch() -> None:
     code = (
         "import sys; sys.modules['torch'] = sys.modules['onnx'] = sys.modules['onnxruntime'] = None\n"
-        "from vizsla.networks.heads import HEADS\n"
+        "from vizsla.neural.heads import HEADS\n"
         "print({entry.name: entry.make().gives for entry in HEADS if entry.help})"
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout

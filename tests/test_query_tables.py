@@ -17,16 +17,16 @@ from hypothesis import strategies as st  # noqa: E402
 from conftest import Cli  # noqa: E402
 from small import documents_of  # noqa: E402
 from test_training import VOCABULARY, small_bert  # noqa: E402
-from vizsla.encoders.piece_vectors import PieceVectors  # noqa: E402
 from vizsla.errors import InputError, VizslaError  # noqa: E402
 from vizsla.index import Index  # noqa: E402
 from vizsla.models import LearnedSparse, parse_model  # noqa: E402
-from vizsla.networks import Splade, TiedHead, encoder_of, packed  # noqa: E402
-from vizsla.networks.chunks import pieces_apart  # noqa: E402
-from vizsla.networks.heads.base import RULED_OUT  # noqa: E402
-from vizsla.networks.onnx_export import write_network  # noqa: E402
-from vizsla.networks.session import OnnxNetwork  # noqa: E402
-from vizsla.networks.weights import read_weights  # noqa: E402
+from vizsla.neural import Splade, TiedHead, encoder_of, packed  # noqa: E402
+from vizsla.neural.checkpoints.piece_vectors import PieceVectors  # noqa: E402
+from vizsla.neural.chunks import pieces_apart  # noqa: E402
+from vizsla.neural.heads.base import RULED_OUT  # noqa: E402
+from vizsla.neural.onnx_export import write_network  # noqa: E402
+from vizsla.neural.session import OnnxNetwork  # noqa: E402
+from vizsla.neural.weights import read_weights  # noqa: E402
 
 
 def small_splade() -> Splade:

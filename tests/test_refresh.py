@@ -16,7 +16,7 @@ pytest.importorskip("onnx", reason="writing networks needs onnx")
 from test_distillation import inputs_of, losses, recipe_of, trainer_of, whole_and_resumed  # noqa: E402
 from vizsla.datasets import BeirDataset  # noqa: E402
 from vizsla.errors import VizslaError  # noqa: E402
-from vizsla.networks import packed  # noqa: E402
+from vizsla.neural import packed  # noqa: E402
 from vizsla.training import MinedPairs, TrainingInputs, load_training_recipe, train  # noqa: E402
 from vizsla.training.arrays import encoding  # noqa: E402
 from vizsla.training.arrays.special_tokens import with_special_tokens  # noqa: E402

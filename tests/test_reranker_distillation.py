@@ -20,7 +20,7 @@ from small import SMALL_CROSS  # noqa: E402
 from vizsla.datasets import BeirDataset, Document  # noqa: E402
 from vizsla.errors import VizslaError  # noqa: E402
 from vizsla.models import Reranker, field_text  # noqa: E402
-from vizsla.networks.joint import joint_ids, joint_pairs  # noqa: E402
+from vizsla.neural.joint import joint_ids, joint_pairs  # noqa: E402
 from vizsla.training import (  # noqa: E402
     CrossEncoderData,
     CrossEncoderPairs,

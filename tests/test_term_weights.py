@@ -21,7 +21,7 @@ from small import documents_of, small_weights
 from vizsla.errors import VizslaError
 from vizsla.index import Index, verify
 from vizsla.models import DeepCT, LearnedSparse, Model, Network, Sparta, expression, parse_model
-from vizsla.networks.session import OnnxNetwork
+from vizsla.neural.session import OnnxNetwork
 
 TEXTS = ["Dogs bark at night.", "A cat sleeps; the dog barks, barks and barks.", "", "Quantum chromodynamics!", "the"]
 
@@ -93,7 +93,7 @@ def test_torch_and_onnxruntime_make_the_same(head: str, tmp_path: Path) -> None:
     """In 32-bit floats exactly; in 8 bits up to a part of the spread."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    from vizsla.networks.inference import TorchNetwork
+    from vizsla.neural.inference import TorchNetwork
 
     rng = np.random.default_rng(1)
     texts = [np.array([101, *rng.integers(1000, 3000, n), 102]) for n in (1, 40, 0, 13)]
@@ -121,8 +121,8 @@ def dense(vectors: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # some processors multiply 16-bit floats the slow way
 def test_spartas_network_is_its_formula() -> None:
     torch = pytest.importorskip("torch")
-    from vizsla.networks import packed
-    from vizsla.networks.inference import load
+    from vizsla.neural import packed
+    from vizsla.neural.inference import load
 
     weights = {n: a for n, a in small_weights().items() if not n.startswith("weigh.")}
     network = load({**weights, "shift": np.array([-3.0], np.float32)}, "sparta", 4)
@@ -204,7 +204,7 @@ for name in ("deepct", "sparta"):
 
 
 def test_without_a_runtime_its_name_is_said(deepct: DeepCT, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vizsla.encoders.network.find_spec", lambda _: None)
+    monkeypatch.setattr("vizsla.neural.checkpoints.network.find_spec", lambda _: None)
     with Index.create(tmp_path / "i", deepct) as index, pytest.raises(VizslaError, match="pip install onnxruntime"):
         index.add(documents_of(1))
 

@@ -17,7 +17,7 @@ from small import SMALL_TRAINING  # noqa: E402
 from vizsla.datasets import Document  # noqa: E402
 from vizsla.errors import VizslaError  # noqa: E402
 from vizsla.models import BM25, Dense, Model, Spar  # noqa: E402
-from vizsla.networks import Towers, WithFrozenCompanion, packed  # noqa: E402
+from vizsla.neural import Towers, WithFrozenCompanion, packed  # noqa: E402
 from vizsla.text.sentences import sentences_of  # noqa: E402
 from vizsla.training import MinedPairs, TokenCorpus, Trainer, TrainingSettings, load_training_recipe  # noqa: E402
 from vizsla.training.arrays.special_tokens import with_special_tokens  # noqa: E402

@@ -73,7 +73,7 @@ def test_a_query_without_a_network(cli: Cli, judged: Path, start: Path, tmp_path
     """The weights of a query are learnt, saved and searched with; no network reads it."""
     import torch
 
-    from vizsla.networks import SpladeDoc, packed
+    from vizsla.neural import SpladeDoc, packed
     from vizsla.training.prepare.base_model import base_sparse_network
 
     network = base_sparse_network(str(start), "splade-doc").network

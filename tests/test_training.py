@@ -15,9 +15,9 @@ torch = pytest.importorskip("torch", reason="training needs torch")
 transformers = pytest.importorskip("transformers", reason="training needs transformers")
 
 from vizsla.errors import InputError, VizslaError  # noqa: E402
-from vizsla.networks import PackedBert, Padded, Splade, TiedHead, UniCoil, encoder_of, packed  # noqa: E402
-from vizsla.networks.colbert import TokenProjection  # noqa: E402
-from vizsla.networks.late_interaction import Framing, LateInteraction  # noqa: E402
+from vizsla.neural import PackedBert, Padded, Splade, TiedHead, UniCoil, encoder_of, packed  # noqa: E402
+from vizsla.neural.colbert import TokenProjection  # noqa: E402
+from vizsla.neural.late_interaction import Framing, LateInteraction  # noqa: E402
 from vizsla.training import (  # noqa: E402
     ContrastiveLoss,
     ContrastiveObjective,
@@ -418,7 +418,7 @@ def test_training_imports_where_numba_is_not() -> None:
     code = (
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({absent!r}))\n"  # None there makes importing them fail
-        "import vizsla.networks\n"
+        "import vizsla.neural\n"
         f"from vizsla.training import {names}\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

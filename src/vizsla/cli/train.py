@@ -108,7 +108,7 @@ def run_training(recipe: TrainingRecipe, output: Path, inputs: TrainingInputs | 
     from vizsla.training import train as run
 
     try:
-        from vizsla.networks.inference import transformers
+        from vizsla.neural.inference import transformers
         from vizsla.training import Distributed
 
         transformers().utils.logging.disable_progress_bar()  # saving takes a second

@@ -6,7 +6,6 @@ from vizsla.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from vizsla.encoders.network import Network
     from vizsla.models.augmenter import Augmenter
     from vizsla.models.auto_weighted import (
         SAMPLE,
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from vizsla.models.splade import Splade
     from vizsla.models.statistics import CountedStatistics, Statistics, average_length
     from vizsla.models.token_component import TokenComponent, TokenDocuments
+    from vizsla.neural.checkpoints.network import Network
 
 _HOMES = {
     "BM25": "bm25",
@@ -75,7 +75,7 @@ _HOMES = {
     "LearnedSparse": "learned_sparse",
     "MatchDocuments": "match_component",
     "Model": "model",
-    "Network": "vizsla.encoders.network",
+    "Network": "vizsla.neural.checkpoints.network",
     "Part": "model",
     "PrecomputedVectors": "precomputed",
     "QueryExpander": "bm25",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vizsla.encoders.hub import HUB
 from vizsla.errors import VizslaError
 from vizsla.models.model import Model
+from vizsla.neural.checkpoints.hub import HUB
 
 _OTHERS = "config.json", "modules.json"
 
@@ -17,8 +17,10 @@ def open_model(which: str | Path) -> Model:
     A folder with a model.json is a model that Vizsla saved. Any other is a checkpoint of sentence-transformers or
     transformers: a SPLADE where it says so or has a masked-language head, else an encoder of dense vectors.
     """
-    from vizsla.encoders.checkpoint import find_checkpoint  # here and below: a search that needs none does not wait
-    from vizsla.encoders.sparse_settings import is_sparse_encoder
+    from vizsla.neural.checkpoints.checkpoint import (
+        find_checkpoint,  # here and below: a search that needs none does not wait
+    )
+    from vizsla.neural.checkpoints.sparse_settings import is_sparse_encoder
 
     folder = find_checkpoint(which) if str(which).startswith(HUB) else Path(which)
     if (folder / "model.json").is_file() or not any((folder / name).is_file() for name in _OTHERS):

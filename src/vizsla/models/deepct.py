@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vizsla.described import fields_from_data
-from vizsla.encoders.network import Network, runtime
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.counts import BM25OverCounts, CountEncoder
 from vizsla.models.fields import Fields, field_text, text_problem
@@ -19,6 +18,7 @@ from vizsla.models.learned_sparse import NETWORK_OPTION
 from vizsla.models.model import Model
 from vizsla.models.registry import MODELS
 from vizsla.models.sparse_component import SparseDocumentEncoder, SparseDocuments
+from vizsla.neural.checkpoints.network import Network, runtime
 from vizsla.spec import options_of, with_defaults
 from vizsla.text import Analyzer, Token, WordPiece
 

@@ -10,18 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vizsla.described import fields_from_data
-from vizsla.encoders.checkpoint import Checkpoint, alike
-from vizsla.encoders.former_names import with_current_names
-from vizsla.encoders.network import ABOUT, Network, runtime, sees_gpu
-from vizsla.encoders.packages import PACKAGED
-from vizsla.encoders.transformer import Transformer
 from vizsla.errors import VizslaError
 from vizsla.models.dense_component import DenseComponent
 from vizsla.models.fields import Fields, as_text
 from vizsla.models.presets import Preset
 from vizsla.models.registry import MODELS
-from vizsla.networks.graph import Precision
-from vizsla.networks.text_options import TokenizerOptions, known
+from vizsla.neural.checkpoints.checkpoint import Checkpoint, alike
+from vizsla.neural.checkpoints.former_names import with_current_names
+from vizsla.neural.checkpoints.network import ABOUT, Network, runtime, sees_gpu
+from vizsla.neural.checkpoints.packages import PACKAGED
+from vizsla.neural.checkpoints.transformer import Transformer
+from vizsla.neural.graph import Precision
+from vizsla.neural.text_options import TokenizerOptions, known
 from vizsla.plain_data import parse_settings
 from vizsla.text import Analyzer, WordPiece
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, get_args
 
-from vizsla.encoders.packages import PACKAGED
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.dense import Dense
 from vizsla.models.presets import PRESETS, find_preset
 from vizsla.models.registry import MODELS
-from vizsla.networks.graph import Precision
+from vizsla.neural.checkpoints.packages import PACKAGED
+from vizsla.neural.graph import Precision
 from vizsla.spec import Option, with_defaults
 
 _SIMILARITIES = ("cosine", "dot")

@@ -10,8 +10,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from vizsla.encoders.network import Network
-from vizsla.encoders.piece_vectors import PieceVectors
 from vizsla.engine import Weighting
 from vizsla.errors import VizslaError
 from vizsla.models.context import SearchContext
@@ -28,7 +26,9 @@ from vizsla.models.sparse_component import (
 )
 from vizsla.models.statistics import Statistics
 from vizsla.models.term_limits import MAX_QUERY_TERMS, MAX_TERMS, check_term_limits, heaviest
-from vizsla.networks.heads import HEADS
+from vizsla.neural.checkpoints.network import Network
+from vizsla.neural.checkpoints.piece_vectors import PieceVectors
+from vizsla.neural.heads import HEADS
 from vizsla.spec import Option, options_of, with_defaults
 from vizsla.text import Analyzer, Token
 from vizsla.vectors import SparseVectors, Vocabulary

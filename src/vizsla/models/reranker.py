@@ -10,17 +10,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from vizsla.encoders.cache import digest
-from vizsla.encoders.checkpoint import bert_arrays, bert_config, cached_network, find_checkpoint
-from vizsla.encoders.network import ABOUT, Network, runtime
-from vizsla.encoders.onnx_pairs import OnnxPairs, onnx_files
-from vizsla.encoders.packages import CROSS_ENCODER, package_of
-from vizsla.encoders.sentence import read_json
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.learned_sparse import SHIPPED
-from vizsla.networks.arrays import has_weights, weight_files
-from vizsla.networks.graph import Precision
-from vizsla.networks.joint import HEAD, LEAST, RERANKER, Texts, joint_ids, joint_pairs, one_label
+from vizsla.neural.arrays import has_weights, weight_files
+from vizsla.neural.checkpoints.cache import digest
+from vizsla.neural.checkpoints.checkpoint import bert_arrays, bert_config, cached_network, find_checkpoint
+from vizsla.neural.checkpoints.network import ABOUT, Network, runtime
+from vizsla.neural.checkpoints.onnx_pairs import OnnxPairs, onnx_files
+from vizsla.neural.checkpoints.packages import CROSS_ENCODER, package_of
+from vizsla.neural.checkpoints.sentence import read_json
+from vizsla.neural.graph import Precision
+from vizsla.neural.joint import HEAD, LEAST, RERANKER, Texts, joint_ids, joint_pairs, one_label
 from vizsla.text import Analyzer
 
 SHIPPED_RERANKER = "reranker-small"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vizsla.encoders.network import Network
-from vizsla.encoders.term_weights import TermWeights
 from vizsla.models.card import write_card
 from vizsla.models.learned_sparse import LearnedSparse
 from vizsla.models.model import Model
 from vizsla.models.splade import Splade
-from vizsla.networks.sparse_layout import SPARSE_KINDS, save_sparse_layout
-from vizsla.networks.weights import read_weights
+from vizsla.neural.checkpoints.network import Network
+from vizsla.neural.checkpoints.term_weights import TermWeights
+from vizsla.neural.sparse_layout import SPARSE_KINDS, save_sparse_layout
+from vizsla.neural.weights import read_weights
 from vizsla.text import Analyzer, WordPiece
 
 

@@ -14,7 +14,7 @@ from vizsla.models.context import SearchContext
 from vizsla.models.learned_sparse import NETWORK_OPTION, LearnedSparse
 from vizsla.models.model import Model
 from vizsla.models.registry import MODELS
-from vizsla.networks.heads import SILENT
+from vizsla.neural.heads import SILENT
 from vizsla.spec import options_of
 
 TERMS, LENGTH = 2000, 500

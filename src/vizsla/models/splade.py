@@ -11,11 +11,6 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from vizsla.described import fields_from_data
-from vizsla.encoders.checkpoint import alike
-from vizsla.encoders.masked_language import MaskedLanguage
-from vizsla.encoders.network import ABOUT, Network, runtime, sees_gpu
-from vizsla.encoders.sparse_checkpoint import SparseCheckpoint
-from vizsla.encoders.term_weights import TermWeights
 from vizsla.engine import Weighting
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.context import SearchContext
@@ -32,8 +27,13 @@ from vizsla.models.sparse_component import (
 )
 from vizsla.models.statistics import Statistics
 from vizsla.models.term_limits import MAX_QUERY_TERMS, MAX_TERMS, check_term_limits, heaviest
-from vizsla.networks.graph import Precision
-from vizsla.networks.text_options import TokenizerOptions, known
+from vizsla.neural.checkpoints.checkpoint import alike
+from vizsla.neural.checkpoints.masked_language import MaskedLanguage
+from vizsla.neural.checkpoints.network import ABOUT, Network, runtime, sees_gpu
+from vizsla.neural.checkpoints.sparse_checkpoint import SparseCheckpoint
+from vizsla.neural.checkpoints.term_weights import TermWeights
+from vizsla.neural.graph import Precision
+from vizsla.neural.text_options import TokenizerOptions, known
 from vizsla.plain_data import parse_settings
 from vizsla.spec import Option, options_of
 from vizsla.text import Analyzer, Token, WordPiece

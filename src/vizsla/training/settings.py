@@ -79,7 +79,7 @@ class TrainingSettings:
 
     def uses_bfloat16(self, device: torch.device) -> bool:
         """Whether products on this device are computed in 16 bits."""
-        from vizsla.networks.inference import has_fast_bfloat16
+        from vizsla.neural.inference import has_fast_bfloat16
 
         return self.precision == "bfloat16" and has_fast_bfloat16(device)
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from vizsla.errors import VizslaError
-from vizsla.networks import packed
-from vizsla.networks.generator import TARGET
+from vizsla.neural import packed
+from vizsla.neural.generator import TARGET
 from vizsla.training.arrays.batch import TrainingBatch
 from vizsla.training.arrays.dev_set import Assemble, Encode
 from vizsla.training.arrays.token_corpus import TokenCorpus

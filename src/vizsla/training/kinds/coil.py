@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from vizsla.errors import VizslaError
 from vizsla.models import Coil, Model
-from vizsla.networks.graph import Precision
+from vizsla.neural.graph import Precision
 from vizsla.training.inputs import TrainingData
 from vizsla.training.kind import TRAINED_KINDS
 from vizsla.training.kinds.dense import DenseCropSource
@@ -71,7 +71,7 @@ class CoilKind(PairKind[CoilSettings]):
         """The encoder of the base model with COIL's head, the base model's own where it has one of these widths."""
         import torch
 
-        from vizsla.networks import Coil as Network
+        from vizsla.neural import Coil as Network
 
         settings, seed = self.settings.network, self.settings.training.seed
         widths = settings.token_dimensions, settings.cls_dimensions
@@ -103,7 +103,7 @@ class CoilKind(PairKind[CoilSettings]):
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
         """Write the model to search with, and its encoder in floats as other libraries open it."""
-        from vizsla.networks.layout import save_layout
+        from vizsla.neural.layout import save_layout
         from vizsla.training.arrays.special_tokens import sample_of
 
         data = self.settings.data

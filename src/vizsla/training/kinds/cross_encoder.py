@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vizsla.encoders.checkpoint import find_checkpoint
-from vizsla.encoders.network import ABOUT, Network
 from vizsla.errors import VizslaError
 from vizsla.models import Reranker
 from vizsla.models.reranker import reranker_folder
+from vizsla.neural.checkpoints.checkpoint import find_checkpoint
+from vizsla.neural.checkpoints.network import ABOUT, Network
 from vizsla.text import Analyzer
 from vizsla.training.inputs import TrainingData, TrainingInputs
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind
@@ -107,7 +107,7 @@ class CrossEncoderKind(TrainedKind[CrossEncoderSettings]):
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:  # noqa: ARG002
         """Write the reranker as transformers opens it."""
-        from vizsla.networks.layout import save_reranker
+        from vizsla.neural.layout import save_reranker
         from vizsla.training.arrays.cross_encoder import CrossEncoderData
 
         data = self.settings.data
@@ -136,8 +136,8 @@ def cross_encoder_network(base_model: str, seed: int = 0, layers: int = 0) -> Ba
     """
     import torch
 
-    from vizsla.networks import Cross
-    from vizsla.networks.cross import head_arrays, keep_layers
+    from vizsla.neural import Cross
+    from vizsla.neural.cross import head_arrays, keep_layers
 
     exported = Path(reranker_folder(base_model))
     if (exported / ABOUT).is_file() and Network.open(exported).kind == "cross":

@@ -73,7 +73,7 @@ class DeepCTKind(TrainedKind[DeepCTSettings]):
 
     def load_base(self) -> Base:
         """The base model with DeepCT's head, its own where it has one."""
-        from vizsla.networks import TermRegression
+        from vizsla.neural import TermRegression
 
         name, seed = self.settings.network.base_model, self.settings.training.seed
         model = known_model(name)
@@ -111,7 +111,7 @@ class DeepCTKind(TrainedKind[DeepCTSettings]):
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
         """Write the model in 8 bits to index with, and in floats as other libraries open it."""
-        from vizsla.networks.layout import save_layout
+        from vizsla.neural.layout import save_layout
         from vizsla.training.arrays.special_tokens import sample_of
         from vizsla.training.arrays.token_corpus import TokenCorpus
 

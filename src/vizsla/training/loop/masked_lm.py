@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vizsla.networks import Sparta, Splade, packed
+from vizsla.neural import Sparta, Splade, packed
 from vizsla.training.arrays.crops import CroppedPairs, Crops
 from vizsla.training.arrays.special_tokens import MASK
 from vizsla.training.arrays.token_corpus import TokenCorpus

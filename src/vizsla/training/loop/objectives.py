@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vizsla.networks import AugmentedQueries, Batch
-from vizsla.networks.late_interaction import TokenTexts
+from vizsla.neural import AugmentedQueries, Batch
+from vizsla.neural.late_interaction import TokenTexts
 from vizsla.training.arrays.augmenter import BatchRows
 from vizsla.training.arrays.batch import TrainingBatch
 from vizsla.training.arrays.bm25_rows import query_vectors

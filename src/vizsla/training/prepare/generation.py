@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vizsla.datasets import BeirDataset, Document
-from vizsla.encoders.generator import GeneratorCheckpoint
 from vizsla.errors import VizslaError
 from vizsla.expansion.records import queries_of
 from vizsla.models import field_text
+from vizsla.neural.checkpoints.generator import GeneratorCheckpoint
 from vizsla.training.prepare.texts import FIELDS
 
 if TYPE_CHECKING:

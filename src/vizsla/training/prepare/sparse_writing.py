@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vizsla.encoders.piece_vectors import PieceVectors
-from vizsla.encoders.term_weights import TermWeights
 from vizsla.errors import VizslaError
 from vizsla.models import LearnedSparse, Model, Sparta, Splade
 from vizsla.models.learned_sparse import QUERIES
 from vizsla.models.sparta import LENGTH as SPARTA_LENGTH
-from vizsla.networks.heads import SILENT
+from vizsla.neural.checkpoints.piece_vectors import PieceVectors
+from vizsla.neural.checkpoints.term_weights import TermWeights
+from vizsla.neural.heads import SILENT
 from vizsla.text import Analyzer
 from vizsla.training.prepare.writing import SAMPLE, write_network
 
@@ -45,8 +45,8 @@ def write_sparse_model(
     `corpus`: documents that the scales of 8 bits are fitted on. `query_table`: also what the network makes of each word
     piece by itself (`PieceVectors`).
     """
-    from vizsla.networks import SpladeDoc
-    from vizsla.networks.layout import save_layout
+    from vizsla.neural import SpladeDoc
+    from vizsla.neural.layout import save_layout
     from vizsla.training.arrays.special_tokens import sample_of
 
     pieces = network.eval().piece_vectors(_TABLE_TERMS) if query_table else None  # before it leaves a GPU
@@ -90,7 +90,7 @@ def _highest_weight(network: Any, corpus: TokenCorpus, length: int) -> float:
     """The highest weight that a network gives a term in a sample of documents."""
     import torch
 
-    from vizsla.networks import packed
+    from vizsla.neural import packed
     from vizsla.training.arrays.special_tokens import with_special_tokens
 
     chosen = np.linspace(0, len(corpus) - 1, min(len(corpus), SAMPLE)).astype(int)

@@ -1,0 +1,10 @@
+"""Heads: what a network makes of the states of its encoder. Each head is a file of this folder that registers itself.
+
+Looking up a head needs neither torch nor onnx; building one does.
+"""
+
+from __future__ import annotations
+
+from vizsla.neural.heads.base import HEADS, SILENT, Head, Output, expect_head
+
+__all__ = ["HEADS", "SILENT", "Head", "Output", "expect_head"]
