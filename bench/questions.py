@@ -97,7 +97,8 @@ class Device:
         import torch
         from transformers import AutoModel
 
-        from vizsla.neural import Pooled, encoder_of
+        from vizsla.neural.encoder import encoder_of
+        from vizsla.neural.heads.dense import Pooled
 
         self.folder = folder
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -113,7 +114,7 @@ class Device:
         """[texts, width] the encoder's vectors in 16 bits."""
         import torch
 
-        from vizsla.neural import packed
+        from vizsla.neural.chunks import packed
         from vizsla.training import TokenCorpus
         from vizsla.training.arrays.special_tokens import with_special_tokens
 

@@ -8,10 +8,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch", reason="training needs torch")
-pytest.importorskip("transformers", reason="training needs transformers")
-pytest.importorskip("onnx", reason="writing networks needs onnx")
-
 from conftest import Cli
 from vizsla.datasets import BeirDataset
 from vizsla.errors import VizslaError

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from small import documents_of, small_weights
 from vizsla import Index
@@ -14,10 +15,6 @@ from vizsla.errors import VizslaError
 from vizsla.index.storage.verify import verify
 from vizsla.models import Coil, Model, Network, expression, parse_model
 from vizsla.neural.session import OnnxNetwork
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
-pytest.importorskip("onnx")
 
 TOKEN, TEXT = 5, 7
 
@@ -110,7 +107,7 @@ def test_wrong_networks_and_options(tmp_path: Path, start: Path) -> None:
 
 
 def vectors_of(rng: np.random.Generator, texts: int, cls: int, scale: int = 4) -> Any:
-    from vizsla.neural import CoilVectors
+    from vizsla.neural.heads.coil import CoilVectors
 
     owners = rng.permutation(np.repeat(np.arange(texts), rng.integers(0, 9, texts)))
     rows = rng.integers(-scale, scale + 1, (len(owners), TOKEN)) / 2

@@ -8,29 +8,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="training needs torch")
-pytest.importorskip("transformers", reason="training needs transformers")
-pytest.importorskip("onnx", reason="writing networks needs onnx")
-pytest.importorskip("onnxruntime", reason="running networks needs onnxruntime")
-
-from test_distillation import inputs_of, losses, recipe_of, trainer_of, whole_and_resumed  # noqa: E402
-from vizsla.datasets import BeirDataset  # noqa: E402
-from vizsla.errors import VizslaError  # noqa: E402
-from vizsla.evaluation import evaluate  # noqa: E402
-from vizsla.index import Index  # noqa: E402
-from vizsla.models import ColBERT, Model, parse_model  # noqa: E402
-from vizsla.neural import packed  # noqa: E402
-from vizsla.neural.late_interaction import TokenTexts  # noqa: E402
-from vizsla.training import TrainingInputs, train  # noqa: E402
-from vizsla.training.arrays import max_sim  # noqa: E402
-from vizsla.training.arrays.special_tokens import with_special_tokens  # noqa: E402
-from vizsla.training.arrays.teacher_vectors import TeacherVectors  # noqa: E402
-from vizsla.training.arrays.token_corpus import TokenCorpus  # noqa: E402
-from vizsla.training.loop.refresh import mined_negatives  # noqa: E402
-from vizsla.training.prepare.judged import judged_texts  # noqa: E402
-from vizsla.training.prepare.teacher import TeacherSettings, open_teacher, teacher_scores  # noqa: E402
-from vizsla.training.prepare.topics import teacher_vectors  # noqa: E402
+from test_distillation import inputs_of, losses, recipe_of, trainer_of, whole_and_resumed
+from vizsla.datasets import BeirDataset
+from vizsla.errors import VizslaError
+from vizsla.evaluation import evaluate
+from vizsla.index import Index
+from vizsla.models import ColBERT, Model, parse_model
+from vizsla.neural.chunks import packed
+from vizsla.neural.heads.colbert import TokenTexts
+from vizsla.training import TrainingInputs, train
+from vizsla.training.arrays import max_sim
+from vizsla.training.arrays.special_tokens import with_special_tokens
+from vizsla.training.arrays.teacher_vectors import TeacherVectors
+from vizsla.training.arrays.token_corpus import TokenCorpus
+from vizsla.training.loop.refresh import mined_negatives
+from vizsla.training.prepare.judged import judged_texts
+from vizsla.training.prepare.teacher import TeacherSettings, open_teacher, teacher_scores
+from vizsla.training.prepare.topics import teacher_vectors
 
 CPU = torch.device("cpu")
 SMALL = ["network.dimensions=24", "data.max_query_length=12", "data.max_document_length=40"]

@@ -9,24 +9,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
-
-from conftest import Cli  # noqa: E402
-from small import SMALL_CROSS  # noqa: E402
-from vizsla.datasets import BeirDataset  # noqa: E402
-from vizsla.errors import VizslaError  # noqa: E402
-from vizsla.evaluation import evaluate  # noqa: E402
-from vizsla.index import Index  # noqa: E402
-from vizsla.models import Reranker  # noqa: E402
-from vizsla.neural import cross_encoder, packed  # noqa: E402
-from vizsla.neural.cross import token_types_of  # noqa: E402
-from vizsla.neural.joint import joint_ids  # noqa: E402
-from vizsla.retrievers import rerank  # noqa: E402
-from vizsla.training import (  # noqa: E402
+from conftest import Cli
+from small import SMALL_CROSS
+from vizsla.datasets import BeirDataset
+from vizsla.errors import VizslaError
+from vizsla.evaluation import evaluate
+from vizsla.index import Index
+from vizsla.models import Reranker
+from vizsla.neural.chunks import packed
+from vizsla.neural.heads.cross import (
+    cross_encoder,
+    joint_ids,
+    token_types_of,
+)
+from vizsla.retrievers import rerank
+from vizsla.training import (
     CrossEncoderData,
     CrossEncoderDev,
     CrossEncoderPairs,
@@ -40,9 +41,9 @@ from vizsla.training import (  # noqa: E402
     TrainingSettings,
     load_training_recipe,
 )
-from vizsla.training.kinds.cross_encoder import cross_encoder_network  # noqa: E402
-from vizsla.training.loop.losses import group_loss  # noqa: E402
-from vizsla.training.prepare.cross_encoder import cross_encoder_data, cross_encoder_dev  # noqa: E402
+from vizsla.training.kinds.cross_encoder import cross_encoder_network
+from vizsla.training.loop.losses import group_loss
+from vizsla.training.prepare.cross_encoder import cross_encoder_data, cross_encoder_dev
 
 
 def options(changes: list[str]) -> list[str]:

@@ -13,7 +13,7 @@ from generators import tiny_causal, tiny_seq2seq, torch
 from vizsla.datasets import BeirDataset
 from vizsla.errors import VizslaError
 from vizsla.models.generator import CheckpointGenerator, Sampling
-from vizsla.neural import packed
+from vizsla.neural.chunks import packed
 from vizsla.neural.generator import Generator
 from vizsla.training import TrainingInputs, load_training_recipe, train
 from vizsla.training.prepare.generation import generation_pairs

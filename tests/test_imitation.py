@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from conftest import Cli
 from small import documents_of
@@ -93,7 +94,6 @@ def test_overlap_prints_it(index: Path, tmp_path: Path, cli: Cli) -> None:
 
 def test_a_network_is_measured_in_the_same_pool() -> None:
     """By scripted vectors: the rank of the teacher's first document, the worst among equals."""
-    torch = pytest.importorskip("torch", reason="training needs torch")
     from vizsla.training import TokenCorpus
     from vizsla.training.arrays.imitation_dev import ImitationDev
 
@@ -117,7 +117,6 @@ def test_a_network_is_measured_in_the_same_pool() -> None:
 
 
 def test_dev_questions_go_through_a_folder(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="training needs torch")
     from vizsla.datasets import Document
     from vizsla.text import Analyzer
     from vizsla.training.arrays.imitation_dev import ImitationDev

@@ -10,9 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("onnx", reason="writing networks needs onnx")
-pytest.importorskip("onnxruntime", reason="running networks needs onnxruntime")
-
 from small import documents_of, small_model
 from vizsla.errors import InputError, VizslaError
 from vizsla.index import Index, verify
@@ -70,7 +67,6 @@ def test_what_is_too_long_is_cut(small: LearnedSparse) -> None:
 
 
 def test_torch_makes_the_same_of_the_same_file(small: LearnedSparse) -> None:
-    pytest.importorskip("torch")
     from vizsla.neural.inference import TorchNetwork
 
     numbers = small.pieces.numbers

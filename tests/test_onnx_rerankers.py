@@ -12,9 +12,6 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-pytest.importorskip("onnxruntime")
-pytest.importorskip("transformers")
-
 from conftest import Cli
 from onnx_cross import WORDS, by_hand, quantise, save_network, save_tokenizer
 from vizsla.errors import VizslaError

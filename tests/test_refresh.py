@@ -8,20 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="training needs torch")
-pytest.importorskip("transformers", reason="training needs transformers")
-pytest.importorskip("onnx", reason="writing networks needs onnx")
-
-from test_distillation import inputs_of, losses, recipe_of, trainer_of, whole_and_resumed  # noqa: E402
-from vizsla.datasets import BeirDataset  # noqa: E402
-from vizsla.errors import VizslaError  # noqa: E402
-from vizsla.neural import packed  # noqa: E402
-from vizsla.training import MinedPairs, TrainingInputs, load_training_recipe, train  # noqa: E402
-from vizsla.training.arrays import encoding  # noqa: E402
-from vizsla.training.arrays.special_tokens import with_special_tokens  # noqa: E402
-from vizsla.training.arrays.token_corpus import TokenCorpus  # noqa: E402
-from vizsla.training.loop.refresh import mined_negatives  # noqa: E402
+from test_distillation import inputs_of, losses, recipe_of, trainer_of, whole_and_resumed
+from vizsla.datasets import BeirDataset
+from vizsla.errors import VizslaError
+from vizsla.neural.chunks import packed
+from vizsla.training import MinedPairs, TrainingInputs, load_training_recipe, train
+from vizsla.training.arrays import encoding
+from vizsla.training.arrays.special_tokens import with_special_tokens
+from vizsla.training.arrays.token_corpus import TokenCorpus
+from vizsla.training.loop.refresh import mined_negatives
 
 CPU = torch.device("cpu")
 

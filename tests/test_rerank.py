@@ -9,9 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
-
 from conftest import Cli
 from vizsla.evaluation import evaluate, evaluate_at_depths
 from vizsla.index import Index

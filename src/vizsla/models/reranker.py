@@ -20,7 +20,7 @@ from vizsla.neural.checkpoints.onnx_pairs import OnnxPairs, onnx_files
 from vizsla.neural.checkpoints.packages import CROSS_ENCODER, package_of
 from vizsla.neural.checkpoints.sentence import read_json
 from vizsla.neural.graph import Precision
-from vizsla.neural.joint import HEAD, LEAST, RERANKER, Texts, joint_ids, joint_pairs, one_label
+from vizsla.neural.heads.cross import HEAD, LEAST, RERANKER, Texts, joint_ids, joint_pairs, one_label
 from vizsla.text import Analyzer
 
 SHIPPED_RERANKER = "reranker-small"

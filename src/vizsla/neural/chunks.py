@@ -1,14 +1,19 @@
-"""Texts as token ids behind one another: what networks read, without padding."""
+"""Texts as concatenated token ids: what networks read, without padding."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-from torch import Tensor
+from vizsla.neural.lazy_torch import torch
 
-from vizsla.neural.joint import END, START
+if TYPE_CHECKING:
+    from torch import Tensor
+
+START, END = 101, 102
+"""[CLS] and [SEP] of BERT's uncased vocabulary."""
+SPECIAL_TOKENS = (0, 101, 102, 103)
+"""[PAD], [CLS], [SEP] and [MASK] of BERT's uncased vocabulary: they weigh nothing."""
 
 
 class Chunk(NamedTuple):

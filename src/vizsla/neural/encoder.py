@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
 from vizsla.neural.chunks import Chunk
+from vizsla.neural.lazy_torch import F, Module, torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def attend(qkv: Tensor, starts: Tensor, longest: int, visible: Tensor | None = None) -> Tensor:
@@ -42,7 +43,7 @@ def whole_width(vocabulary: int) -> int:
     return -(-vocabulary // 64) * 64
 
 
-class PackedBert(nn.Module):
+class PackedBert(Module):
     """A BERT of transformers' run over packed texts; the parameters are those of the BERT, under its names."""
 
     def __init__(self, bert: Any) -> None:
@@ -85,7 +86,7 @@ def _short(states: Tensor) -> Tensor:
     return states.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else states
 
 
-class Padded(nn.Module):
+class Padded(Module):
     """Any encoder of transformers' over packed texts: they are padded for it."""
 
     def __init__(self, model: Any) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from vizsla.errors import InputError
-from vizsla.neural.joint import END
+from vizsla.neural.chunks import END
 from vizsla.neural.weights import DIVISORS, SCALE
 
 Precision = Literal["int8", "float32"]
@@ -78,10 +78,10 @@ class NetworkGraph(Graph):
     ) -> None:
         """`heads`: those of attention. `epsilon`: that of normalisations."""
         super().__init__()
-        self.weights, self.heads, self.small, self.epsilon = weights, heads, precision == "int8", epsilon
+        self.weights, self.heads, self.int8, self.epsilon = weights, heads, precision == "int8", epsilon
         self.words, self.hidden = self.array(WORDS).shape
 
-    def turned(self, table: str) -> str:
+    def transposed(self, table: str) -> str:
         return str(self("Transpose", table, perm=[1, 0]))  # of a constant, so done once, when the network is opened
 
     def norm(self, name: str, states: str) -> str:
@@ -90,7 +90,7 @@ class NetworkGraph(Graph):
 
     def table(self, name: str, divisors: np.ndarray | None = None) -> str:
         """Store a matrix, in 8 bits where the network is of 8 bits."""
-        if not self.small:
+        if not self.int8:
             return self.vector(name)
         matrix = self.array(name)
         if divisors is not None:
@@ -148,7 +148,7 @@ class EncoderGraph(NetworkGraph):
         table = self.table(WORDS)
         words = self("Gather", table, "ids")
         positions = self.table("embeddings.position_embeddings.weight")
-        if self.small:
+        if self.int8:
             scale = self("Unsqueeze", self("Gather", table + SCALE, "ids"), self.constant([2]))
             words = self("Mul", self("Cast", words, to=1), scale)
             scale = self("Unsqueeze", positions + SCALE, self.constant([1]))
@@ -200,8 +200,8 @@ class EncoderGraph(NetworkGraph):
     def products(self, names: Sequence[str], states: str) -> list[str]:
         """Linear layers of the same states, which are quantised once for all of them."""
         self.watched[names[0]] = states
-        if not self.small:
-            made = [self("MatMul", states, self.turned(self.vector(name + ".weight"))) for name in names]
+        if not self.int8:
+            made = [self("MatMul", states, self.transposed(self.vector(name + ".weight"))) for name in names]
             return [self("Add", m, self.vector(n + ".bias")) for m, n in zip(made, names, strict=True)]
         divisors = self.divisors(names[0])
         tables = {name: self.table(name + ".weight", divisors) for name in names}
@@ -213,7 +213,7 @@ class EncoderGraph(NetworkGraph):
     def multiply(self, states: Sequence[str], table: str, scale: str, bias: str) -> str:
         """Quantised states (values, scale, zero) by a table of 8 bits, its rows the outputs."""
         values, factor, zero = states
-        return str(self("MatMulIntegerToFloat", values, self.turned(table), factor, scale, zero, "", bias))
+        return str(self("MatMulIntegerToFloat", values, self.transposed(table), factor, scale, zero, "", bias))
 
     def divisors(self, name: str) -> np.ndarray | None:
         """What the channels going into a matrix are divided by. Only feed-forward layers gain enough to pay for it."""

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.neural.colbert import TokenProjection
-from vizsla.neural.cross import Cross
+from vizsla.neural.heads.colbert import TokenProjection
+from vizsla.neural.heads.cross import RERANKER, Cross
+from vizsla.neural.heads.dense import Pooled
+from vizsla.neural.heads.splade import Splade
+from vizsla.neural.heads.unicoil import UniCoil
 from vizsla.neural.inference import plain_name, transformers
-from vizsla.neural.joint import RERANKER
-from vizsla.neural.pooled import Pooled
 from vizsla.neural.sparse_layout import modules_data, save_sparse_layout, write_json
-from vizsla.neural.splade import Splade
-from vizsla.neural.unicoil import UniCoil
 
 _DENSE = [
     ("", "sentence_transformers.models.Transformer"),

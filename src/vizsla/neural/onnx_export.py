@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from vizsla.errors import VizslaError
+from vizsla.neural.chunks import SPECIAL_TOKENS
 from vizsla.neural.graph import EncoderGraph, Graph, Precision
-from vizsla.neural.heads import HEADS, SILENT, Output
+from vizsla.neural.heads import HEADS, Output
 from vizsla.neural.weights import NETWORK, WEIGHTS, write_arrays
 
 Port = tuple[str, str, type[np.generic], Sequence[Any]]
@@ -31,14 +32,14 @@ def write_network(
     *,
     attention_heads: int = 12,
     precision: Precision = "int8",
-    silent: Sequence[int] = SILENT,
+    special_tokens: Sequence[int] = SPECIAL_TOKENS,
     sample: Iterable[Sequence[int]] = (),
     pooling: str = "",
 ) -> None:
     """Write a network: an encoder under transformers' names, and a head of `HEADS`.
 
     `pooling`: "mean", "cls" or "cls+mean", for the head "dense".
-    `silent`: token ids that the head "unicoil" gives no weight.
+    `special_tokens`: token ids that the head "unicoil" gives no weight.
     `sample`: some texts as token ids, [CLS] and [SEP] included; thirty are enough to keep 8 bits accurate.
     """
     need_onnx()
@@ -47,7 +48,7 @@ def write_network(
     peaks = _peaks(weights, head, attention_heads, texts, pooling) if texts and precision == "int8" else {}
     reads = {"reads_pairs": built.reads_pairs, "reads_first": built.reads_first}
     graph = EncoderGraph(weights, attention_heads, precision, peaks, **reads)
-    _write(Path(folder), graph, head, built.outputs(graph, silent=silent, pooling=pooling))
+    _write(Path(folder), graph, head, built.outputs(graph, special_tokens=special_tokens, pooling=pooling))
 
 
 def need_onnx() -> None:
@@ -126,7 +127,7 @@ def _peaks(
     built_head = HEADS[head].make()
     reads = {"reads_pairs": built_head.reads_pairs, "reads_first": built_head.reads_first}
     graph = EncoderGraph(weights, heads, "float32", {}, **reads)
-    outputs = built_head.outputs(graph, silent=SILENT, pooling=pooling)
+    outputs = built_head.outputs(graph, special_tokens=SPECIAL_TOKENS, pooling=pooling)
     for matrix, states in graph.watched.items():
         highest = graph("ReduceMax", graph("Abs", states), graph.constant([0, 1]), keepdims=0)
         outputs.append(Output(highest, _PEAKS + matrix, 0))

@@ -143,7 +143,7 @@ class StepGraph(NetworkGraph):
         """Rows of a table in floats."""
         table = self.table(name)
         values = self("Gather", table, numbers)
-        if not self.small:
+        if not self.int8:
             return str(values)
         scale = self("Unsqueeze", self("Gather", table + SCALE, numbers), self.constant([-1]))
         return str(self("Mul", self("Cast", values, to=1), scale))
@@ -184,18 +184,18 @@ class StepGraph(NetworkGraph):
 
     def _products(self, names: Sequence[str], states: str) -> list[str]:
         """Linear layers of the same states."""
-        if not self.small:
-            made = [self("MatMul", states, self.turned(self.vector(name + ".weight"))) for name in names]
+        if not self.int8:
+            made = [self("MatMul", states, self.transposed(self.vector(name + ".weight"))) for name in names]
         else:
             quantised = self._quantised(states)
             made = [self._multiplied(quantised, self.table(name + ".weight")) for name in names]
         return [self("Add", m, self.vector(n + ".bias")) for m, n in zip(made, names, strict=True)]
 
     def _logits(self, states: str) -> str:
-        if self.small:
+        if self.int8:
             logits = self._multiplied(self._quantised(states), WORDS)
         else:
-            logits = self("MatMul", states, self.turned(WORDS))
+            logits = self("MatMul", states, self.transposed(WORDS))
         return self("Add", logits, self.vector("decoder.bias")) if "decoder.bias" in self.weights else logits
 
     def _quantised(self, states: str) -> tuple[str, str]:
@@ -209,5 +209,5 @@ class StepGraph(NetworkGraph):
         """Quantised states by a table of 8 bits, its rows the outputs."""
         values, scales = quantised
         one, zero = self.constant(1, np.float32), self.constant(_ZERO, np.uint8)
-        product = self("MatMulIntegerToFloat", values, self.turned(table), one, table + SCALE, zero)
+        product = self("MatMulIntegerToFloat", values, self.transposed(table), one, table + SCALE, zero)
         return str(self("Mul", product, scales))

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from vizsla.errors import VizslaError
+from vizsla.neural.chunks import SPECIAL_TOKENS
 from vizsla.neural.graph import layer_count
-from vizsla.neural.heads.base import SILENT
 from vizsla.neural.weights import write_arrays
 
 SPARSE_KINDS = ("splade", "unicoil")
@@ -83,7 +83,7 @@ def save_sparse_layout(
 def _write_unicoil(place: Path, weights: Mapping[str, np.ndarray]) -> None:
     """The head, as the module that travels with it reads it."""
     rows, hidden = weights[_WORDS].shape
-    write_json(place / "config.json", {"hidden": hidden, "vocabulary": rows, "silent": list(SILENT)})
+    write_json(place / "config.json", {"hidden": hidden, "vocabulary": rows, "special_tokens": list(SPECIAL_TOKENS)})
     write_arrays(place / _ARRAYS, {name: array for name, array in weights.items() if name.startswith("weigh.")})
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vizsla.neural.heads.splade import pooled_logits
 from vizsla.neural.session import batches
-from vizsla.neural.splade import pooled_logits
 from vizsla.neural.text_options import TokenizerOptions, known
 from vizsla.neural.text_reader import TOKENS, TextReader
 

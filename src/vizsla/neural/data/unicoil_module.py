@@ -16,13 +16,13 @@ except ImportError:  # before version 6
 
 
 class UniCoil(Module):
-    """A linear layer and ReLU over the state of each token; `silent` tokens weigh nothing."""
+    """A linear layer and ReLU over the state of each token; `special_tokens` tokens weigh nothing."""
 
-    config_keys: ClassVar[list[str]] = ["hidden", "vocabulary", "silent"]
+    config_keys: ClassVar[list[str]] = ["hidden", "vocabulary", "special_tokens"]
 
-    def __init__(self, hidden, vocabulary, silent):
+    def __init__(self, hidden, vocabulary, special_tokens):
         super().__init__()
-        self.hidden, self.vocabulary, self.silent = hidden, vocabulary, list(silent)
+        self.hidden, self.vocabulary, self.special_tokens = hidden, vocabulary, list(special_tokens)
         self.weigh = torch.nn.Linear(hidden, 1)
 
     def forward(self, features, **_):
@@ -30,7 +30,7 @@ class UniCoil(Module):
         weights = torch.relu(self.weigh(features["token_embeddings"]).squeeze(-1)) * features["attention_mask"]
         vectors = weights.new_zeros(len(weights), self.vocabulary)
         vectors = vectors.scatter_reduce(1, features["input_ids"], weights, "amax")
-        vectors[:, self.silent] = 0
+        vectors[:, self.special_tokens] = 0
         features["sentence_embedding"] = vectors
         return features
 

@@ -5,6 +5,7 @@ Looking up a head needs neither torch nor onnx; building one does.
 
 from __future__ import annotations
 
-from vizsla.neural.heads.base import HEADS, SILENT, Head, Output, expect_head
+from vizsla.neural.chunks import SPECIAL_TOKENS
+from vizsla.neural.heads.base import HEADS, Head, Output, expect_head
 
-__all__ = ["HEADS", "SILENT", "Head", "Output", "expect_head"]
+__all__ = ["HEADS", "SPECIAL_TOKENS", "Head", "Output", "expect_head"]

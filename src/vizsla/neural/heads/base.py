@@ -15,8 +15,6 @@ from vizsla.spec import Registry
 if TYPE_CHECKING:
     from torch import nn
 
-SILENT = (0, 101, 102, 103)
-"""[PAD], [CLS], [SEP] and [MASK] of BERT's uncased vocabulary: they weigh nothing."""
 RULED_OUT = -1e4
 """The bias of terms that never get a weight; no logit of theirs is worked out."""
 
@@ -44,8 +42,8 @@ class Head(ABC):
     """Whether the head reads the state of a text's first token alone."""
 
     @abstractmethod
-    def outputs(self, graph: EncoderGraph, *, silent: Sequence[int], pooling: str) -> list[Output]:
-        """Add the head to a graph. `silent`: token ids without a weight. `pooling`: as in `cls+mean`."""
+    def outputs(self, graph: EncoderGraph, *, special_tokens: Sequence[int], pooling: str) -> list[Output]:
+        """Add the head to a graph. `special_tokens`: token ids without a weight. `pooling`: as in `cls+mean`."""
 
     @abstractmethod
     def module(self, encoder: Any, weights: Mapping[str, np.ndarray], pooling: str) -> nn.Module:

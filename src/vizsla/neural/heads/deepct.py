@@ -1,4 +1,4 @@
-"""DeepCT's head: how much each token matters, a number that was learnt by regression."""
+"""DeepCT's head: one number a token, learnt by regression: how much the token matters."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from vizsla.neural.chunks import Batch, Chunk
+from vizsla.neural.encoder import PackedBert, Padded
 from vizsla.neural.graph import EncoderGraph
 from vizsla.neural.heads.base import HEADS, Head, Output
+from vizsla.neural.lazy_torch import Module, nn, torch
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor
 
 
 @HEADS.register("deepct", help="How much each token of the text matters: DeepCT.")
@@ -20,12 +23,35 @@ class DeepCTHead(Head):
 
     gives: ClassVar[str] = "weights"
 
-    def outputs(self, graph: EncoderGraph, *, silent: Sequence[int], pooling: str) -> list[Output]:  # noqa: ARG002
-        weights = graph("MatMul", graph.states, graph.turned(graph.vector("weigh.weight")))
+    def outputs(self, graph: EncoderGraph, *, special_tokens: Sequence[int], pooling: str) -> list[Output]:  # noqa: ARG002
+        weights = graph("MatMul", graph.states, graph.transposed(graph.vector("weigh.weight")))
         weights = graph("Squeeze", graph("Add", weights, graph.vector("weigh.bias")), graph.constant([2]))
         return [Output(graph("Where", graph.keep, weights, graph.constant(0, np.float32)), "weights", "length")]
 
     def module(self, encoder: Any, weights: Mapping[str, np.ndarray], pooling: str) -> nn.Module:  # noqa: ARG002
-        from vizsla.neural.deepct import TermRegression
-
         return TermRegression(encoder)
+
+
+class TermRegression(Module):
+    """A linear layer over each state. Below 0 it says no more than 0 does; who uses its weights cuts them off there."""
+
+    kind = "deepct"
+
+    def __init__(self, encoder: PackedBert | Padded) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.weigh = nn.Linear(encoder.hidden, 1)
+        nn.init.zeros_(self.weigh.bias)
+
+    def forward(self, chunk: Chunk) -> Tensor:
+        """[tokens] the weight of each token."""
+        weights: Tensor = self.weigh(self.encoder(chunk)).squeeze(-1)
+        return weights
+
+    def vectors(self, outputs: Sequence[Tensor], batch: Batch) -> Tensor:
+        """[texts, length] the weights of each text's tokens, in the order of the batch, and 0 behind its last token."""
+        weights = torch.cat(list(outputs))
+        longest = max(int(chunk.starts.diff().max()) for chunk in batch.chunks)
+        positions = torch.cat([chunk.positions for chunk in batch.chunks])
+        spread = weights.new_zeros(len(batch.order) * longest)
+        return spread.index_copy(0, batch.texts * longest + positions, weights).view(-1, longest)

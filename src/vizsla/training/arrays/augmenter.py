@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from vizsla.errors import InputError, VizslaError
-from vizsla.neural import AugmentedQueries, packed
+from vizsla.neural.chunks import packed
+from vizsla.neural.heads.augmenter import AugmentedQueries
 from vizsla.plain_data import parse_json
 from vizsla.training.arrays.batch import TrainingBatch
 from vizsla.training.arrays.bm25_rows import MAX_QUERY_LENGTH, BM25Rows, QueryTerms, query_vectors, strongest

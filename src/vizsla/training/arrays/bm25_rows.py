@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vizsla.neural import AugmentedQueries
+from vizsla.neural.heads.augmenter import AugmentedQueries
 from vizsla.training.arrays.files import read_arrays
 from vizsla.training.arrays.products import SparseMatrix
 from vizsla.training.arrays.sparse_rows import SparseRows

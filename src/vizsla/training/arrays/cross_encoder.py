@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from vizsla.errors import InputError, VizslaError
-from vizsla.neural import packed
-from vizsla.neural.joint import LEAST, joint_pairs
+from vizsla.neural.chunks import packed
+from vizsla.neural.heads.cross import LEAST, joint_pairs
 from vizsla.training.arrays.batch import TrainingBatch
 from vizsla.training.arrays.dev_set import Assemble, Encode, numbered_folders
 from vizsla.training.arrays.mined_pairs import MinedPairs

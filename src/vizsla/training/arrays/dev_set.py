@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vizsla.errors import InputError
-from vizsla.neural import Batch, Chunk, packed
+from vizsla.neural.chunks import Batch, Chunk, packed
 from vizsla.training.arrays.max_sim import scores_of
 from vizsla.training.arrays.sparse_rows import SparseRows
 from vizsla.training.arrays.special_tokens import with_special_tokens

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from vizsla.neural import packed
+from vizsla.neural.chunks import packed
 from vizsla.training.arrays.dev_set import Assemble, Encode
 from vizsla.training.arrays.special_tokens import with_special_tokens
 from vizsla.training.arrays.token_corpus import TokenCorpus

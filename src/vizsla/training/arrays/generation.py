@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from vizsla.errors import VizslaError
-from vizsla.neural import packed
+from vizsla.neural.chunks import packed
 from vizsla.neural.generator import TARGET
 from vizsla.training.arrays.batch import TrainingBatch
 from vizsla.training.arrays.dev_set import Assemble, Encode

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vizsla.errors import InputError
-from vizsla.neural import packed
+from vizsla.neural.chunks import packed
 from vizsla.training.arrays.dev_set import Assemble, Encode
 from vizsla.training.arrays.products import inner_products
 from vizsla.training.arrays.special_tokens import with_special_tokens

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from vizsla.neural.late_interaction import TokenTexts
+from vizsla.neural.heads.colbert import TokenTexts
 from vizsla.training.arrays.products import inner_products
 
 _PRODUCTS = 1 << 26  # of tokens, made at once

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vizsla.errors import VizslaError
-from vizsla.neural import packed
+from vizsla.neural.chunks import packed
 from vizsla.training.arrays.batch import TrainingBatch
 from vizsla.training.arrays.dev_set import Assemble, Encode, found, mean_ndcg
 from vizsla.training.arrays.files import read_arrays, save_arrays

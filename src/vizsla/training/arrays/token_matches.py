@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vizsla.neural import CoilVectors
+from vizsla.neural.heads.coil import CoilVectors
 from vizsla.training.arrays.dev_set import Assemble, DevSet, Encode
 from vizsla.training.arrays.products import inner_products
 

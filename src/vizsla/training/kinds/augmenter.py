@@ -21,7 +21,7 @@ from vizsla.training.schema import setting
 from vizsla.training.settings import AugmenterLoss, TrainingSettings, require_at_least, require_one_of
 
 if TYPE_CHECKING:
-    from vizsla.neural import Batch
+    from vizsla.neural.chunks import Batch
     from vizsla.training.arrays.augmenter import AugmenterData
     from vizsla.training.arrays.token_corpus import TokenCorpus
     from vizsla.training.loop.objectives import Objective
@@ -202,8 +202,8 @@ def augmenter_network(encoder: Any, data: AugmenterData, settings: AugmenterNetw
     The row of a term starts as what the encoder makes of its word alone, so that words like the query's are added
     first.
     """
-    from vizsla.neural import Adder
-    from vizsla.neural import Augmenter as Network
+    from vizsla.neural.heads.augmenter import Adder
+    from vizsla.neural.heads.augmenter import Augmenter as Network
 
     tied = encoder.embeddings.word_embeddings if data.words is None else None
     adder = Adder(len(data.terms), encoder.hidden, settings.head_rank, tied)
@@ -215,7 +215,7 @@ def augmenter_network(encoder: Any, data: AugmenterData, settings: AugmenterNetw
 
 
 def _texts(corpus: TokenCorpus, count: int) -> Batch:
-    from vizsla.neural import packed
+    from vizsla.neural.chunks import packed
     from vizsla.training.arrays.bm25_rows import MAX_QUERY_LENGTH
     from vizsla.training.arrays.special_tokens import with_special_tokens
 

@@ -71,7 +71,7 @@ class CoilKind(PairKind[CoilSettings]):
         """The encoder of the base model with COIL's head, the base model's own where it has one of these widths."""
         import torch
 
-        from vizsla.neural import Coil as Network
+        from vizsla.neural.heads.coil import Coil as Network
 
         settings, seed = self.settings.network, self.settings.training.seed
         widths = settings.token_dimensions, settings.cls_dimensions

@@ -20,7 +20,7 @@ from vizsla.training.schema import setting
 from vizsla.training.settings import ContrastiveLoss, TrainingSettings, require_at_least
 
 if TYPE_CHECKING:
-    from vizsla.neural.late_interaction import Framing
+    from vizsla.neural.heads.colbert import Framing
     from vizsla.training.loop.objectives import Objective
 
 _USUAL = ColbertSettings()
@@ -81,8 +81,7 @@ class ColbertKind(PairKind[ColbertTraining]):
 
     def load_base(self) -> Base:
         """The base model with a projection of its tokens, its own where it is a ColBERT."""
-        from vizsla.neural.colbert import TokenProjection
-        from vizsla.neural.late_interaction import LateInteraction
+        from vizsla.neural.heads.colbert import LateInteraction, TokenProjection
 
         network, name = self.settings.network, self.settings.network.base_model
         model = known_model(name)
@@ -155,7 +154,7 @@ class ColbertKind(PairKind[ColbertTraining]):
 
 def _framing(reading: ColbertSettings, numbers: dict[str, int], base_model: str) -> Framing:
     """How texts are read, in the numbers of a vocabulary."""
-    from vizsla.neural.late_interaction import Framing
+    from vizsla.neural.heads.colbert import Framing
 
     for token in (reading.query_marker, reading.document_marker):
         if token not in numbers:

@@ -136,8 +136,7 @@ def cross_encoder_network(base_model: str, seed: int = 0, layers: int = 0) -> Ba
     """
     import torch
 
-    from vizsla.neural import Cross
-    from vizsla.neural.cross import head_arrays, keep_layers
+    from vizsla.neural.heads.cross import Cross, head_arrays, keep_layers
 
     exported = Path(reranker_folder(base_model))
     if (exported / ABOUT).is_file() and Network.open(exported).kind == "cross":

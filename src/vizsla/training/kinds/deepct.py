@@ -73,7 +73,7 @@ class DeepCTKind(TrainedKind[DeepCTSettings]):
 
     def load_base(self) -> Base:
         """The base model with DeepCT's head, its own where it has one."""
-        from vizsla.neural import TermRegression
+        from vizsla.neural.heads.deepct import TermRegression
 
         name, seed = self.settings.network.base_model, self.settings.training.seed
         model = known_model(name)

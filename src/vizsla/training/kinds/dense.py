@@ -28,7 +28,7 @@ from vizsla.training.schema import setting
 from vizsla.training.settings import ContrastiveLoss, DenseLoss, TrainingSettings, require_positive
 
 if TYPE_CHECKING:
-    from vizsla.neural import Pooled, Towers, WithFrozenCompanion
+    from vizsla.neural.heads.dense import Pooled, Towers, WithFrozenCompanion
     from vizsla.training.arrays.token_corpus import TokenCorpus
     from vizsla.training.loop.objectives import Objective
 
@@ -135,7 +135,7 @@ class DenseKindBase(PairKind[D]):
 
         A model that was trained with a companion is written as SPAR of both.
         """
-        from vizsla.neural import WithFrozenCompanion
+        from vizsla.neural.heads.dense import WithFrozenCompanion
 
         network = network.cpu().eval()
         has_companion = isinstance(network, WithFrozenCompanion)
@@ -225,7 +225,7 @@ def dense_network(settings: DenseNetwork, seed: int = 0) -> tuple[Pooled | Tower
     """The network of a dense model, and the analyzer that makes its word pieces."""
     from torch.nn import Dropout
 
-    from vizsla.neural import Pooled, Towers, WithFrozenCompanion
+    from vizsla.neural.heads.dense import Pooled, Towers, WithFrozenCompanion
 
     base_model = known_model(settings.base_model)
     encoder, analyzer, *_ = base_encoder(settings.base_model, seed)
@@ -251,7 +251,7 @@ def dense_network(settings: DenseNetwork, seed: int = 0) -> tuple[Pooled | Tower
 
 def network_of(model: Dense) -> Pooled | Towers:
     """The network of a dense model, in torch."""
-    from vizsla.neural import Pooled, Towers
+    from vizsla.neural.heads.dense import Pooled, Towers
 
     encoders = []
     for network in (model.query_network, model.network):
@@ -273,7 +273,7 @@ def _companion(name: str) -> Dense:
 
 def _encoders(network: Pooled | Towers) -> list[Pooled]:
     """The encoders as they are run: one that reads token types becomes two that do not need them."""
-    from vizsla.neural import Towers
+    from vizsla.neural.heads.dense import Towers
 
     if isinstance(network, Towers):
         return [network.queries, network.documents]

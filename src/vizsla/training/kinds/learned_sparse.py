@@ -173,7 +173,7 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
 
     def _sparsify(self, network: Any, corpus: TokenCorpus) -> None:
         """Leave a text with few active terms."""
-        from vizsla.neural import packed
+        from vizsla.neural.chunks import packed
         from vizsla.training.arrays.special_tokens import with_special_tokens
 
         first = range(min(len(corpus), _SPARSIFY_TEXTS))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from vizsla.neural import CoilVectors
+from vizsla.neural.heads.coil import CoilVectors
 from vizsla.training.arrays.token_matches import coil_scores
 from vizsla.training.loop.objectives import Step, loss_of
 from vizsla.training.settings import ContrastiveLoss

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from vizsla.neural import Batch, Chunk
+from vizsla.neural.chunks import Batch, Chunk
 
 
 class _RandomState:

@@ -10,7 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vizsla.neural import Sparta, Splade, packed
+from vizsla.neural.chunks import packed
+from vizsla.neural.heads.sparta import Sparta
+from vizsla.neural.heads.splade import Splade
 from vizsla.training.arrays.crops import CroppedPairs, Crops
 from vizsla.training.arrays.special_tokens import MASK
 from vizsla.training.arrays.token_corpus import TokenCorpus

@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vizsla.neural import AugmentedQueries, Batch
-from vizsla.neural.late_interaction import TokenTexts
+from vizsla.neural.chunks import Batch
+from vizsla.neural.heads.augmenter import AugmentedQueries
+from vizsla.neural.heads.colbert import TokenTexts
 from vizsla.training.arrays.augmenter import BatchRows
 from vizsla.training.arrays.batch import TrainingBatch
 from vizsla.training.arrays.bm25_rows import query_vectors

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from vizsla.errors import VizslaError
-from vizsla.neural import Batch, Chunk, PackedBert, Padded, forward_operations, packed
+from vizsla.neural.chunks import Batch, Chunk, packed
+from vizsla.neural.encoder import PackedBert, Padded, forward_operations
 from vizsla.training.arrays.batch import BatchSource
 from vizsla.training.arrays.dev_set import Dev
 from vizsla.training.loop.checkpoints import has_checkpoint, load_checkpoint, save_checkpoint

@@ -56,8 +56,10 @@ def base_sparse_network(base_model: str, head: str, seed: int = 0) -> Base:
     """
     import torch
 
-    from vizsla.neural import Sparta, SpladeDoc, TiedHead, UniCoil
-    from vizsla.neural import Splade as SpladeNetwork
+    from vizsla.neural.heads.sparta import Sparta
+    from vizsla.neural.heads.splade import Splade as SpladeNetwork
+    from vizsla.neural.heads.splade import SpladeDoc, TiedHead
+    from vizsla.neural.heads.unicoil import UniCoil
 
     model = known_model(base_model)
     for_documents = head == "splade-doc"
@@ -117,7 +119,7 @@ def known_model(base_model: str) -> LearnedSparse | Splade | Dense | DeepCT | Co
 
 def _transformers_encoder(base_model: str) -> Base:
     """An encoder of transformers, by folder or name: a BERT, or a DistilBERT as a BERT."""
-    from vizsla.neural import encoder_of
+    from vizsla.neural.encoder import encoder_of
     from vizsla.neural.inference import bert_model
 
     folder = find_checkpoint(base_model)

@@ -16,7 +16,7 @@ from vizsla.models.learned_sparse import QUERIES
 from vizsla.models.sparta import LENGTH as SPARTA_LENGTH
 from vizsla.neural.checkpoints.piece_vectors import PieceVectors
 from vizsla.neural.checkpoints.term_weights import TermWeights
-from vizsla.neural.heads import SILENT
+from vizsla.neural.chunks import SPECIAL_TOKENS
 from vizsla.text import Analyzer
 from vizsla.training.prepare.writing import SAMPLE, write_network
 
@@ -45,7 +45,7 @@ def write_sparse_model(
     `corpus`: documents that the scales of 8 bits are fitted on. `query_table`: also what the network makes of each word
     piece by itself (`PieceVectors`).
     """
-    from vizsla.neural import SpladeDoc
+    from vizsla.neural.heads.splade import SpladeDoc
     from vizsla.neural.layout import save_layout
     from vizsla.training.arrays.special_tokens import sample_of
 
@@ -82,7 +82,7 @@ def write_sparse_model(
 def _write_query_table(pieces: tuple[Tensor, Tensor], folder: Path) -> PieceVectors:
     """The terms and weights of each word piece by itself, as a table; special tokens have none."""
     terms, weights = (values.cpu().numpy().copy() for values in pieces)
-    weights[list(SILENT)] = 0
+    weights[list(SPECIAL_TOKENS)] = 0
     return PieceVectors.write(folder, terms, weights)
 
 
@@ -90,7 +90,7 @@ def _highest_weight(network: Any, corpus: TokenCorpus, length: int) -> float:
     """The highest weight that a network gives a term in a sample of documents."""
     import torch
 
-    from vizsla.neural import packed
+    from vizsla.neural.chunks import packed
     from vizsla.training.arrays.special_tokens import with_special_tokens
 
     chosen = np.linspace(0, len(corpus) - 1, min(len(corpus), SAMPLE)).astype(int)

@@ -18,7 +18,7 @@ from vizsla.models import CollectionStatistics, Model, Reranker, Sum, TokenCompo
 from vizsla.models.reranker import BertPairs
 from vizsla.neural.checkpoints.network import sees_gpu
 from vizsla.neural.checkpoints.packages import package_of
-from vizsla.neural.joint import Texts
+from vizsla.neural.heads.cross import Texts
 from vizsla.text import Analyzer
 from vizsla.training.prepare.score_file import kept_scores, scores_key
 from vizsla.training.prepare.texts import packed_texts
