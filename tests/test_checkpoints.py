@@ -35,7 +35,7 @@ from vizsla.errors import VizslaError
 from vizsla.index import Index, verify
 from vizsla.models import Dense, Network, parse_model
 from vizsla.neural.checkpoints.packages import PACKAGED
-from vizsla.neural.checkpoints.transformer import Transformer
+from vizsla.neural.transformer import Transformer
 from vizsla.training.prepare.base_model import base_encoder
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -249,9 +249,7 @@ def test_without_torch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib.util import find_spec
 
     absent = {"torch", "transformers"}
-    monkeypatch.setattr(
-        "vizsla.neural.checkpoints.transformer.find_spec", lambda name: None if name in absent else find_spec(name)
-    )
+    monkeypatch.setattr("vizsla.neural.transformer.find_spec", lambda name: None if name in absent else find_spec(name))
     with pytest.raises(VizslaError, match=r"kind distilbert is run by torch .* pip install torch transformers$"):
         Dense.open(folder)
 

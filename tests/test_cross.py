@@ -292,5 +292,5 @@ def test_negatives_come_from_another_first_stage(cli: Cli, start: Path, judged: 
 def test_training_needs_no_numba() -> None:
     code = "import sys; sys.modules['numba'] = None; from vizsla.neural import cross_encoder"
     code += "; from vizsla.training import CrossEncoderData, CrossEncoderPairs, GroupObjective, Trainer"
-    code += "; from vizsla.neural.layout import save_reranker"
+    code += "; from vizsla.neural.layouts import save_reranker"
     subprocess.run([sys.executable, "-c", code], check=True)

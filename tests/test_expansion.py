@@ -29,7 +29,7 @@ from vizsla.models import (
 )
 from vizsla.models import augmenter as augmenters
 from vizsla.models.augmenter import read_query
-from vizsla.neural.graph import Precision
+from vizsla.neural.onnx_graph import Precision
 from vizsla.text import Analyzer
 
 DOCUMENTS = [

@@ -14,7 +14,7 @@ from vizsla.datasets import BeirDataset
 from vizsla.errors import VizslaError
 from vizsla.models.generator import CheckpointGenerator, Sampling
 from vizsla.neural.chunks import packed
-from vizsla.neural.generator import Generator
+from vizsla.neural.generation import Generator
 from vizsla.training import TrainingInputs, load_training_recipe, train
 from vizsla.training.prepare.generation import generation_pairs
 
@@ -51,7 +51,7 @@ def test_the_loss_is_that_of_transformers_on_the_targets(tmp_path: Path, kind: s
     seq2seq = kind in ("t5", "bart")
     folder = (tiny_seq2seq if seq2seq else tiny_causal)(tmp_path / kind, kind)
     checkpoint = GeneratorCheckpoint.read(folder)
-    from vizsla.neural.generator import open_model
+    from vizsla.neural.generation import open_model
 
     network = Generator(open_model(folder, seq2seq), seq2seq)
     pairs = generation_pairs(PAIRS, checkpoint, 16)

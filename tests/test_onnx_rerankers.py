@@ -18,7 +18,7 @@ from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.models import Reranker
 from vizsla.neural.checkpoints.packages import CROSS_ENCODER, package_of
-from vizsla.neural.pair_session import OnnxPairSession
+from vizsla.neural.onnx_pairs import OnnxPairSession
 from vizsla.recipes import check, load_recipe
 from vizsla.retrievers import RerankedRetriever
 

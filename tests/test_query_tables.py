@@ -16,7 +16,6 @@ from test_training import VOCABULARY, small_bert
 from vizsla.errors import InputError, VizslaError
 from vizsla.index import Index
 from vizsla.models import LearnedSparse, parse_model
-from vizsla.neural.checkpoints.piece_vectors import PieceVectors
 from vizsla.neural.chunks import (
     packed,
     pieces_apart,
@@ -25,6 +24,7 @@ from vizsla.neural.encoder import encoder_of
 from vizsla.neural.heads.base import RULED_OUT
 from vizsla.neural.heads.splade import Splade, TiedHead
 from vizsla.neural.onnx_export import write_network
+from vizsla.neural.query_tables import PieceVectors
 from vizsla.neural.session import OnnxNetwork
 from vizsla.neural.weights import read_weights
 

@@ -34,8 +34,8 @@ from vizsla.errors import InputError, VizslaError
 from vizsla.index import Index, verify
 from vizsla.models import Dense, Model, Network, Splade, expression, parse_model
 from vizsla.models.saving import save_model
-from vizsla.neural.checkpoints.masked_language import MaskedLanguage
-from vizsla.neural.checkpoints.term_weights import TermWeights
+from vizsla.neural.query_tables import TermWeights
+from vizsla.neural.transformer import MaskedLanguage
 from vizsla.neural.weights import write_arrays
 
 pytestmark = pytest.mark.usefixtures("cache")

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from vizsla.cache import cache_folder
 from vizsla.errors import InputError, MissingPackageError
-from vizsla.neural.checkpoints.cache import cache_folder
 
 SCHEME = "irds:"
 _VERSION = "2"  # of what is written; a change of it needs another number

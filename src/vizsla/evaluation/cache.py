@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 
 import vizsla
+from vizsla.cache import cache_folder
 from vizsla.datasets import BeirDataset
 from vizsla.datasets.files import find_file
 from vizsla.errors import InputError
 from vizsla.evaluation.comparison import SystemFacts
 from vizsla.models import Model
-from vizsla.neural.checkpoints.cache import cache_folder
 from vizsla.plain_data import parse_json
 from vizsla.runs import Run
 from vizsla.runs.packed import read_packed, write_packed

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from vizsla.models.splade import Splade
     from vizsla.models.statistics import CountedStatistics, Statistics, average_length
     from vizsla.models.token_component import TokenComponent, TokenDocuments
-    from vizsla.neural.checkpoints.network import Network
+    from vizsla.neural.network import Network
 
 _HOMES = {
     "BM25": "bm25",
@@ -75,7 +75,7 @@ _HOMES = {
     "LearnedSparse": "learned_sparse",
     "MatchDocuments": "match_component",
     "Model": "model",
-    "Network": "vizsla.neural.checkpoints.network",
+    "Network": "vizsla.neural.network",
     "Part": "model",
     "PrecomputedVectors": "precomputed",
     "QueryExpander": "bm25",

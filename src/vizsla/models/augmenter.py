@@ -21,8 +21,8 @@ from vizsla.models.expansion import EXPANDERS
 from vizsla.models.learned_sparse import SHIPPED
 from vizsla.models.registry import MODELS
 from vizsla.models.statistics import Statistics
-from vizsla.neural.checkpoints.network import Network, runtime
 from vizsla.neural.checkpoints.packages import own_package
+from vizsla.neural.network import Network, runtime
 from vizsla.plain_data import parse_json, parse_settings
 from vizsla.spec import Option
 from vizsla.text import Analyzer, WordPiece

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vizsla.errors import VizslaError
 from vizsla.models.model import Model
-from vizsla.neural.checkpoints.hub import HUB
+from vizsla.neural.checkpoints.packages import HUB
 
 _OTHERS = "config.json", "modules.json"
 
@@ -20,7 +20,7 @@ def open_model(which: str | Path) -> Model:
     from vizsla.neural.checkpoints.checkpoint import (
         find_checkpoint,  # here and below: a search that needs none does not wait
     )
-    from vizsla.neural.checkpoints.sparse_settings import is_sparse_encoder
+    from vizsla.neural.checkpoints.splade import is_sparse_encoder
 
     folder = find_checkpoint(which) if str(which).startswith(HUB) else Path(which)
     if (folder / "model.json").is_file() or not any((folder / name).is_file() for name in _OTHERS):

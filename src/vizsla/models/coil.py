@@ -16,7 +16,7 @@ from vizsla.models.match_component import TokenMatchComponent
 from vizsla.models.model import Model
 from vizsla.models.piece_network import PieceNetwork
 from vizsla.models.registry import MODELS
-from vizsla.neural.checkpoints.network import Network
+from vizsla.neural.network import Network
 from vizsla.spec import Option
 from vizsla.text import Analyzer
 from vizsla.vectors import MatchTexts

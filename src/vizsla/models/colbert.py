@@ -17,9 +17,9 @@ from vizsla.models.piece_network import PieceNetwork
 from vizsla.models.registry import MODELS
 from vizsla.models.token_component import TokenComponent
 from vizsla.neural.checkpoints.colbert import ColbertCheckpoint, ColbertSettings
-from vizsla.neural.checkpoints.network import Network
-from vizsla.neural.graph import Precision
-from vizsla.neural.text_options import known
+from vizsla.neural.network import Network
+from vizsla.neural.onnx_graph import Precision
+from vizsla.neural.text_encoder import known
 from vizsla.spec import Option
 from vizsla.text import Analyzer
 

@@ -18,7 +18,7 @@ from vizsla.models.learned_sparse import NETWORK_OPTION
 from vizsla.models.model import Model
 from vizsla.models.registry import MODELS
 from vizsla.models.sparse_component import SparseDocumentEncoder, SparseDocuments
-from vizsla.neural.checkpoints.network import Network, runtime
+from vizsla.neural.network import Network, runtime
 from vizsla.spec import options_of, with_defaults
 from vizsla.text import Analyzer, Token, WordPiece
 

@@ -16,12 +16,11 @@ from vizsla.models.fields import Fields, as_text
 from vizsla.models.presets import Preset
 from vizsla.models.registry import MODELS
 from vizsla.neural.checkpoints.checkpoint import Checkpoint, alike
-from vizsla.neural.checkpoints.former_names import with_current_names
-from vizsla.neural.checkpoints.network import ABOUT, Network, runtime, sees_gpu
 from vizsla.neural.checkpoints.packages import PACKAGED
-from vizsla.neural.checkpoints.transformer import Transformer
-from vizsla.neural.graph import Precision
-from vizsla.neural.text_options import TokenizerOptions, known
+from vizsla.neural.network import ABOUT, Network, runtime, sees_gpu
+from vizsla.neural.onnx_graph import Precision
+from vizsla.neural.text_encoder import TokenizerOptions, known
+from vizsla.neural.transformer import Transformer
 from vizsla.plain_data import parse_settings
 from vizsla.text import Analyzer, WordPiece
 
@@ -197,9 +196,7 @@ class Dense(DenseComponent):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Dense:
-        told = fields_from_data(
-            cls, with_current_names(options), network="str", query_network="str | None", analyzer="str | None"
-        )
+        told = fields_from_data(cls, options, network="str", query_network="str | None", analyzer="str | None")
         queries, pieces = told["query_network"], told["analyzer"]
         read = {
             "network": _opened(folder / told["network"]),

@@ -10,7 +10,7 @@ from vizsla.models.dense import Dense
 from vizsla.models.presets import PRESETS, find_preset
 from vizsla.models.registry import MODELS
 from vizsla.neural.checkpoints.packages import PACKAGED
-from vizsla.neural.graph import Precision
+from vizsla.neural.onnx_graph import Precision
 from vizsla.spec import Option, with_defaults
 
 _SIMILARITIES = ("cosine", "dot")

@@ -11,7 +11,7 @@ from vizsla.models.auto_weighted import AUTO, auto
 from vizsla.models.checkpoints import open_model
 from vizsla.models.model import Component, Model, Part, Sum
 from vizsla.models.registry import MODELS
-from vizsla.neural.checkpoints.hub import HUB
+from vizsla.neural.checkpoints.packages import HUB
 from vizsla.numbers import number_text
 from vizsla.spec import Call, format_call, is_plugin, parse_sum
 

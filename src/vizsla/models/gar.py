@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from vizsla.cache import file_digest
 from vizsla.described import from_data
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.bm25 import BM25, BM25_OPTIONS, ExpandedBM25, QueryExpander
@@ -19,8 +20,7 @@ from vizsla.models.context import SearchContext
 from vizsla.models.expansion import EXPANDERS
 from vizsla.models.generator import Sampling, TextGenerator, open_generator
 from vizsla.models.registry import MODELS
-from vizsla.neural.checkpoints.cache import file_digest
-from vizsla.neural.checkpoints.once import once
+from vizsla.neural.once import once
 from vizsla.numbers import short
 from vizsla.plain_data import parse_json
 from vizsla.spec import options_of

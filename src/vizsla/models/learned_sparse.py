@@ -26,9 +26,9 @@ from vizsla.models.sparse_component import (
 )
 from vizsla.models.statistics import Statistics
 from vizsla.models.term_limits import MAX_QUERY_TERMS, MAX_TERMS, check_term_limits, heaviest
-from vizsla.neural.checkpoints.network import Network
-from vizsla.neural.checkpoints.piece_vectors import PieceVectors
 from vizsla.neural.heads import HEADS
+from vizsla.neural.network import Network
+from vizsla.neural.query_tables import PieceVectors
 from vizsla.spec import Option, options_of, with_defaults
 from vizsla.text import Analyzer, Token
 from vizsla.vectors import SparseVectors, Vocabulary

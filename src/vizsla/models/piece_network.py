@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from vizsla.described import fields_from_data
 from vizsla.errors import VizslaError
-from vizsla.neural.checkpoints.network import Network, runtime
+from vizsla.neural.network import Network, runtime
 from vizsla.text import Analyzer, WordPiece
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vizsla.errors import UnknownNameError
-from vizsla.neural.text_options import Layer
+from vizsla.neural.text_encoder import Layer
 
 
 @dataclass(frozen=True)

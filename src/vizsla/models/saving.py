@@ -8,9 +8,9 @@ from vizsla.models.card import write_card
 from vizsla.models.learned_sparse import LearnedSparse
 from vizsla.models.model import Model
 from vizsla.models.splade import Splade
-from vizsla.neural.checkpoints.network import Network
-from vizsla.neural.checkpoints.term_weights import TermWeights
-from vizsla.neural.sparse_layout import SPARSE_KINDS, save_sparse_layout
+from vizsla.neural.layouts import SPARSE_KINDS, save_sparse_layout
+from vizsla.neural.network import Network
+from vizsla.neural.query_tables import TermWeights
 from vizsla.neural.weights import read_weights
 from vizsla.text import Analyzer, WordPiece
 

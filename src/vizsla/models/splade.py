@@ -28,12 +28,12 @@ from vizsla.models.sparse_component import (
 from vizsla.models.statistics import Statistics
 from vizsla.models.term_limits import MAX_QUERY_TERMS, MAX_TERMS, check_term_limits, heaviest
 from vizsla.neural.checkpoints.checkpoint import alike
-from vizsla.neural.checkpoints.masked_language import MaskedLanguage
-from vizsla.neural.checkpoints.network import ABOUT, Network, runtime, sees_gpu
-from vizsla.neural.checkpoints.sparse_checkpoint import SparseCheckpoint
-from vizsla.neural.checkpoints.term_weights import TermWeights
-from vizsla.neural.graph import Precision
-from vizsla.neural.text_options import TokenizerOptions, known
+from vizsla.neural.checkpoints.splade import SparseCheckpoint
+from vizsla.neural.network import ABOUT, Network, runtime, sees_gpu
+from vizsla.neural.onnx_graph import Precision
+from vizsla.neural.query_tables import TermWeights
+from vizsla.neural.text_encoder import TokenizerOptions, known
+from vizsla.neural.transformer import MaskedLanguage
 from vizsla.plain_data import parse_settings
 from vizsla.spec import Option, options_of
 from vizsla.text import Analyzer, Token, WordPiece

@@ -6,16 +6,18 @@ import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from vizsla.neural.chunks import Batch, packed, visible_tokens
 from vizsla.neural.encoder import encoder_of
 from vizsla.neural.heads import HEADS, expect_head
+from vizsla.neural.lazy_torch import inference_mode, nn, torch
 from vizsla.neural.weights import read_weights
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _TEXTS = 4096  # prepared together
 _TOKENS = {"cuda": 131_072, "cpu": 4096}  # encoded together
@@ -141,7 +143,7 @@ class TorchNetwork:
             augmentations += [(w[:n], a) for w, a, n in zip(weights, added, lengths.tolist(), strict=True)]
         return augmentations
 
-    @torch.inference_mode()
+    @inference_mode
     def _encoded(
         self, ids: np.ndarray, offsets: np.ndarray, attended: np.ndarray | None = None
     ) -> Iterator[tuple[int, Batch, list[Tensor]]]:

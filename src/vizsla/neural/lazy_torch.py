@@ -15,7 +15,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-__all__ = ["F", "Module", "nn", "no_grad", "torch"]
+__all__ = ["F", "Module", "inference_mode", "nn", "no_grad", "torch"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,10 +55,18 @@ else:
 
 def no_grad(function: Callable[P, T]) -> Callable[P, T]:
     """`torch.no_grad()` as a decorator."""
+    return _within(lambda: torch.no_grad(), function)
 
+
+def inference_mode(function: Callable[P, T]) -> Callable[P, T]:
+    """`torch.inference_mode()` as a decorator."""
+    return _within(lambda: torch.inference_mode(), function)
+
+
+def _within(mode: Callable[[], Any], function: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        with torch.no_grad():
+        with mode():
             return function(*args, **kwargs)
 
     return run

@@ -16,8 +16,8 @@ import numpy as np
 
 from vizsla.errors import VizslaError
 from vizsla.neural.chunks import SPECIAL_TOKENS
-from vizsla.neural.graph import EncoderGraph, Graph, Precision
 from vizsla.neural.heads import HEADS, Output
+from vizsla.neural.onnx_graph import EncoderGraph, Graph, Precision
 from vizsla.neural.weights import NETWORK, WEIGHTS, write_arrays
 
 Port = tuple[str, str, type[np.generic], Sequence[Any]]

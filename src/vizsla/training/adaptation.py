@@ -9,7 +9,7 @@ from pathlib import Path
 from vizsla.errors import InputError, VizslaError
 from vizsla.models import MODELS, ColBERT, DeepCT, LearnedSparse, Network, Splade
 from vizsla.neural.checkpoints.checkpoint import Checkpoint
-from vizsla.neural.checkpoints.term_weights import TermWeights
+from vizsla.neural.query_tables import TermWeights
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, known_model
 from vizsla.training.recipe import TrainingRecipe, load_training_recipe
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from vizsla.cache import digest
 from vizsla.errors import InputError
-from vizsla.neural.arrays import read_checkpoint, weight_files
-from vizsla.neural.checkpoints.cache import digest
 from vizsla.neural.checkpoints.checkpoint import (
     bert_arrays,
     bert_config,
@@ -21,9 +20,10 @@ from vizsla.neural.checkpoints.checkpoint import (
     find_checkpoint,
     random_texts,
 )
-from vizsla.neural.checkpoints.network import Network
 from vizsla.neural.checkpoints.sentence import modules_of, read_json
-from vizsla.neural.graph import Precision
+from vizsla.neural.network import Network
+from vizsla.neural.onnx_graph import Precision
+from vizsla.neural.weights import read_checkpoint, weight_files
 from vizsla.text import Analyzer, WordPiece
 
 PROJECTION = "linear.weight"

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from vizsla.cache import digest
 from vizsla.described import DescriptionError, fields_from_data
 from vizsla.errors import InputError, UnknownNameError
-from vizsla.neural.arrays import weight_files
-from vizsla.neural.checkpoints.cache import digest
 from vizsla.neural.checkpoints.checkpoint import find_checkpoint
 from vizsla.neural.checkpoints.sentence import read_json
-from vizsla.neural.checkpoints.transformer import brings_code
-from vizsla.neural.seq2seq_graph import FILES
+from vizsla.neural.seq2seq_onnx import FILES
+from vizsla.neural.transformer import brings_code
+from vizsla.neural.weights import weight_files
 from vizsla.text.tokenizers import tokenizers_library
 
 ABOUT = "generator.json"

@@ -1,4 +1,4 @@
-"""Weights that can be installed from the package index, for machines that see no model hub."""
+"""Where weights come from: names on the model hub, and packages that can be installed without one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+
+HUB = "hf:"
+"""What stands before a name on the model hub, as in `hf:org/name`."""
+
 
 PACKAGED = "all-MiniLM-L6-v2"
 """The encoder of `minilm`."""

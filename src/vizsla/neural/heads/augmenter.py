@@ -9,9 +9,9 @@ import numpy as np
 
 from vizsla.neural.chunks import Batch, Chunk
 from vizsla.neural.encoder import PackedBert, Padded
-from vizsla.neural.graph import EncoderGraph
 from vizsla.neural.heads.base import HEADS, Head, Output
 from vizsla.neural.lazy_torch import Module, nn, no_grad, torch
+from vizsla.neural.onnx_graph import EncoderGraph
 from vizsla.neural.weights import SCALE
 
 if TYPE_CHECKING:

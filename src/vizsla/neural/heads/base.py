@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from vizsla.errors import VizslaError
-from vizsla.neural.graph import EncoderGraph
+from vizsla.neural.onnx_graph import EncoderGraph
 from vizsla.spec import Registry
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import numpy as np
 
 from vizsla.neural.chunks import SPECIAL_TOKENS, Batch, Chunk
 from vizsla.neural.encoder import PackedBert, Padded
-from vizsla.neural.graph import EncoderGraph
 from vizsla.neural.heads.base import HEADS, Head, Output
 from vizsla.neural.lazy_torch import Module, nn, torch
+from vizsla.neural.onnx_graph import EncoderGraph
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,9 +10,9 @@ import numpy as np
 
 from vizsla.neural.chunks import Batch, Chunk
 from vizsla.neural.encoder import PackedBert
-from vizsla.neural.graph import EncoderGraph
 from vizsla.neural.heads.base import HEADS, Head, Output
 from vizsla.neural.lazy_torch import F, Module, nn, torch
+from vizsla.neural.onnx_graph import EncoderGraph
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -154,7 +154,7 @@ class LateInteraction(Module):
         written = torch.cat([chunk.starts.diff() for chunk in batch.chunks]) + 1
         compared = torch.repeat_interleave(written > _EMPTY, sizes)
         if batch.chunks[0].side == 1:
-            assert isinstance(self.skipped, Tensor)
+            assert isinstance(self.skipped, torch.Tensor)
             compared &= ~torch.isin(torch.cat([chunk.ids for chunk in chunks]), self.skipped)
         rows = torch.cat(list(outputs))
         spread = rows.new_zeros(len(sizes) * longest, rows.shape[1]).index_copy(0, places, rows)

@@ -11,10 +11,10 @@ import numpy as np
 from vizsla.errors import InputError, VizslaError
 from vizsla.neural.chunks import END, START, Batch, Chunk
 from vizsla.neural.encoder import PackedBert, Padded, encoder_of
-from vizsla.neural.graph import EncoderGraph
 from vizsla.neural.heads.base import HEADS, Head, Output
 from vizsla.neural.heads.dense import pooled
 from vizsla.neural.lazy_torch import Module, nn, no_grad, torch
+from vizsla.neural.onnx_graph import EncoderGraph
 from vizsla.neural.weights import read_tensors
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import numpy as np
 
 from vizsla.neural.chunks import SPECIAL_TOKENS, Batch, Chunk
 from vizsla.neural.encoder import PackedBert
-from vizsla.neural.graph import EncoderGraph
 from vizsla.neural.heads.base import HEADS, Head, Output
 from vizsla.neural.heads.splade import highest_logits, onnx_highest_logits, without_padding
 from vizsla.neural.lazy_torch import Module, nn, no_grad, torch
+from vizsla.neural.onnx_graph import EncoderGraph
 
 if TYPE_CHECKING:
     from torch import Tensor

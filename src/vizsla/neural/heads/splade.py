@@ -11,9 +11,9 @@ import numpy as np
 
 from vizsla.neural.chunks import SPECIAL_TOKENS, START, Batch, Chunk, packed, pieces_apart
 from vizsla.neural.encoder import PackedBert, Padded
-from vizsla.neural.graph import EncoderGraph
 from vizsla.neural.heads.base import HEADS, RULED_OUT, Head, Output
-from vizsla.neural.lazy_torch import Module, nn, no_grad, torch
+from vizsla.neural.lazy_torch import Module, inference_mode, nn, no_grad, torch
+from vizsla.neural.onnx_graph import EncoderGraph
 from vizsla.neural.weights import SCALE
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class Splade(Module):
         states = self.head.transform(self.encoder(chunk))
         return highest_logits(states, self.head.decoder.weight, self.head.decoder.bias, starts)
 
-    @no_grad
+    @inference_mode
     def piece_vectors(self, most: int) -> tuple[Tensor, Tensor]:
         """[vocabulary, most] the heaviest terms of each word piece by itself, heaviest first, and their weights."""
         decoder = self.head.decoder

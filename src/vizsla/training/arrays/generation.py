@@ -10,7 +10,7 @@ import torch
 
 from vizsla.errors import VizslaError
 from vizsla.neural.chunks import packed
-from vizsla.neural.generator import TARGET
+from vizsla.neural.generation import TARGET
 from vizsla.training.arrays.batch import TrainingBatch
 from vizsla.training.arrays.dev_set import Assemble, Encode
 from vizsla.training.arrays.token_corpus import TokenCorpus

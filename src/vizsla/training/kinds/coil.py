@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from vizsla.errors import VizslaError
 from vizsla.models import Coil, Model
-from vizsla.neural.graph import Precision
+from vizsla.neural.onnx_graph import Precision
 from vizsla.training.inputs import TrainingData
 from vizsla.training.kind import TRAINED_KINDS
 from vizsla.training.kinds.dense import DenseCropSource
@@ -103,7 +103,7 @@ class CoilKind(PairKind[CoilSettings]):
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
         """Write the model to search with, and its encoder in floats as other libraries open it."""
-        from vizsla.neural.layout import save_layout
+        from vizsla.neural.layouts import save_layout
         from vizsla.training.arrays.special_tokens import sample_of
 
         data = self.settings.data

@@ -126,7 +126,7 @@ class ColbertKind(PairKind[ColbertTraining]):
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:  # noqa: ARG002
         """Write the model in 32-bit floats, and the same for PyLate, which is what `colbert(checkpoint=DIR)` reads."""
-        from vizsla.neural.layout import save_layout
+        from vizsla.neural.layouts import save_layout
 
         projection = network.cpu().eval().projection
         positions = projection.encoder.config.max_position_embeddings

@@ -10,7 +10,7 @@ from vizsla.errors import VizslaError
 from vizsla.models import Reranker
 from vizsla.models.reranker import reranker_folder
 from vizsla.neural.checkpoints.checkpoint import find_checkpoint
-from vizsla.neural.checkpoints.network import ABOUT, Network
+from vizsla.neural.network import ABOUT, Network
 from vizsla.text import Analyzer
 from vizsla.training.inputs import TrainingData, TrainingInputs
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind
@@ -107,7 +107,7 @@ class CrossEncoderKind(TrainedKind[CrossEncoderSettings]):
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:  # noqa: ARG002
         """Write the reranker as transformers opens it."""
-        from vizsla.neural.layout import save_reranker
+        from vizsla.neural.layouts import save_reranker
         from vizsla.training.arrays.cross_encoder import CrossEncoderData
 
         data = self.settings.data

@@ -111,7 +111,7 @@ class DeepCTKind(TrainedKind[DeepCTSettings]):
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
         """Write the model in 8 bits to index with, and in floats as other libraries open it."""
-        from vizsla.neural.layout import save_layout
+        from vizsla.neural.layouts import save_layout
         from vizsla.training.arrays.special_tokens import sample_of
         from vizsla.training.arrays.token_corpus import TokenCorpus
 

@@ -151,7 +151,7 @@ class DenseKindBase(PairKind[D]):
         self, encoders: list[Pooled], analyzer: Analyzer, documents: TokenCorpus, output: Path
     ) -> Dense:
         """Write the encoder of both sides, or those of queries and documents."""
-        from vizsla.neural.layout import save_layout
+        from vizsla.neural.layouts import save_layout
         from vizsla.training.arrays.special_tokens import sample_of
 
         data, count = self.settings.data, len(encoders)

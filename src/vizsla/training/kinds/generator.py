@@ -11,9 +11,9 @@ import numpy as np
 
 from vizsla.errors import VizslaError
 from vizsla.models.generator import TextGenerator, generator_folder, open_generator
-from vizsla.neural.arrays import has_weights, read_checkpoint
 from vizsla.neural.checkpoints.bart import bart_checkpoint, is_plain_bart, read_quantised, start_arrays, write_quantised
 from vizsla.neural.checkpoints.generator import TASKS, GeneratorCheckpoint
+from vizsla.neural.weights import has_weights, read_checkpoint
 from vizsla.training.inputs import TrainingData, TrainingInputs
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind
 from vizsla.training.prepare.base_model import Base
@@ -126,7 +126,7 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
         """The checkpoint's network, with a new decoder where it has none."""
         import torch
 
-        from vizsla.neural.generator import Generator, new_model, open_model
+        from vizsla.neural.generation import Generator, new_model, open_model
 
         torch.manual_seed(self.settings.training.seed)
         checkpoint = self.checkpoint

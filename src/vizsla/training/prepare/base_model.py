@@ -11,9 +11,9 @@ from vizsla.errors import InputError, VizslaError
 from vizsla.models import ColBERT, DeepCT, Dense, LearnedSparse, Model, Splade
 from vizsla.models.learned_sparse import SHIPPED
 from vizsla.neural.checkpoints.checkpoint import bert_arrays, find_checkpoint, trainable_config
-from vizsla.neural.checkpoints.network import ABOUT, Network
-from vizsla.neural.checkpoints.sparse_checkpoint import HEAD, masked_language_arrays
-from vizsla.neural.checkpoints.term_weights import TermWeights
+from vizsla.neural.checkpoints.splade import HEAD, masked_language_arrays
+from vizsla.neural.network import ABOUT, Network
+from vizsla.neural.query_tables import TermWeights
 from vizsla.text import Analyzer
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"

@@ -14,9 +14,8 @@ from vizsla.errors import VizslaError
 from vizsla.models import LearnedSparse, Model, Sparta, Splade
 from vizsla.models.learned_sparse import QUERIES
 from vizsla.models.sparta import LENGTH as SPARTA_LENGTH
-from vizsla.neural.checkpoints.piece_vectors import PieceVectors
-from vizsla.neural.checkpoints.term_weights import TermWeights
 from vizsla.neural.chunks import SPECIAL_TOKENS
+from vizsla.neural.query_tables import PieceVectors, TermWeights
 from vizsla.text import Analyzer
 from vizsla.training.prepare.writing import SAMPLE, write_network
 
@@ -46,7 +45,7 @@ def write_sparse_model(
     piece by itself (`PieceVectors`).
     """
     from vizsla.neural.heads.splade import SpladeDoc
-    from vizsla.neural.layout import save_layout
+    from vizsla.neural.layouts import save_layout
     from vizsla.training.arrays.special_tokens import sample_of
 
     pieces = network.eval().piece_vectors(_TABLE_TERMS) if query_table else None  # before it leaves a GPU

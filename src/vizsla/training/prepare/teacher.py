@@ -16,9 +16,9 @@ from vizsla.datasets import Document
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models import CollectionStatistics, Model, Reranker, Sum, TokenComponent, field_text, parse_model
 from vizsla.models.reranker import BertPairs
-from vizsla.neural.checkpoints.network import sees_gpu
 from vizsla.neural.checkpoints.packages import package_of
 from vizsla.neural.heads.cross import Texts
+from vizsla.neural.network import sees_gpu
 from vizsla.text import Analyzer
 from vizsla.training.prepare.score_file import kept_scores, scores_key
 from vizsla.training.prepare.texts import packed_texts

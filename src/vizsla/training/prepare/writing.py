@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vizsla.models import Network
-from vizsla.neural.graph import Precision
+from vizsla.neural.onnx_graph import Precision
 
 SAMPLE = 40  # texts that the scales of 8-bit weights are fitted on
 

@@ -16,11 +16,10 @@ import numpy as np
 
 from vizsla.described import DescriptionError, fields_from_data
 from vizsla.errors import InputError, UnknownNameError, VizslaError
-from vizsla.neural.checkpoints.former_names import with_current_names
-from vizsla.neural.checkpoints.once import once
-from vizsla.neural.graph import Precision
 from vizsla.neural.heads import coil
+from vizsla.neural.once import once
 from vizsla.neural.onnx_export import write_network
+from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.weights import NETWORK, WEIGHTS, copy_weights
 from vizsla.plain_data import parse_settings
 
@@ -69,7 +68,7 @@ class Network:
         """The network in a folder; nothing large is read yet."""
         path = Path(folder)
         try:
-            about = with_current_names(parse_settings((path / ABOUT).read_text()))
+            about = parse_settings((path / ABOUT).read_text())
             return cls(path, **fields_from_data(cls, about, ("folder",)))
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"there is no network here (no {ABOUT})", file=str(folder)) from None

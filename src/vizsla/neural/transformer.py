@@ -1,4 +1,4 @@
-"""An encoder of transformers' in its folder, as dense models hold it: it reads texts by its own tokenizer."""
+"""Encoders and masked-language models of transformers' in their folders, as models hold them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from vizsla.cache import digest
 from vizsla.described import DescriptionError, fields_from_data, from_data
 from vizsla.errors import InputError, UnknownNameError, VizslaError
-from vizsla.neural.arrays import weight_files
-from vizsla.neural.checkpoints.cache import digest
-from vizsla.neural.checkpoints.former_names import with_current_names, with_former_names
-from vizsla.neural.checkpoints.network import ABOUT
-from vizsla.neural.checkpoints.once import once
-from vizsla.neural.text_options import POOLINGS, Layer, TokenizerOptions
+from vizsla.neural.network import ABOUT
+from vizsla.neural.once import once
+from vizsla.neural.text_encoder import POOLINGS, SPLADE_POOLINGS, Layer, TokenizerOptions
+from vizsla.neural.weights import weight_files
 from vizsla.plain_data import parse_settings, read_object
 
 TRUST = "VIZSLA_TRUST_CODE"
@@ -61,7 +60,7 @@ class Transformer:
                 raise UnknownNameError("pooling", name, cls.poolings)
         encoder = cls(folder, "", **settings)
         files = digest(folder, encoder.files())
-        identity = json.dumps([files, with_former_names(encoder.settings())], sort_keys=True)
+        identity = json.dumps([files, encoder.settings()], sort_keys=True)
         return cls(folder, hashlib.sha256(identity.encode()).hexdigest(), **settings)
 
     @classmethod
@@ -69,7 +68,7 @@ class Transformer:
         """The encoder that was saved in a folder."""
         try:
             about = parse_settings((folder / ABOUT).read_text("utf-8"))
-            arguments = fields_from_data(cls, with_current_names(about), ("folder",), reads="str", layers="list")
+            arguments = fields_from_data(cls, about, ("folder",), reads="str", layers="list")
             del arguments["reads"]
             return cls(
                 folder, **{**arguments, "layers": tuple(from_data(Layer, layer) for layer in arguments["layers"])}
@@ -125,7 +124,7 @@ class Transformer:
         kind = read_object(self.folder / self.base / "config.json").get("model_type")
         need_torch(kind, self.folder)
         trusted = brings_code(self.folder / self.base)
-        from vizsla.neural.texts import TextEncoder
+        from vizsla.neural.text_encoder import TextEncoder
 
         return TextEncoder(
             self.folder, self.pooling, self.layers,
@@ -158,3 +157,39 @@ def brings_code(place: Path) -> bool:
             file=str(place),
         )
     return True
+
+
+@dataclass(frozen=True)
+class MaskedLanguage(Transformer):
+    """Texts to weights of terms by any masked-language model. `width`: how many terms there are."""
+
+    kind: ClassVar[str] = "splade"
+    poolings: ClassVar[tuple[str, ...]] = SPLADE_POOLINGS
+
+    @once
+    def running(self) -> Any:
+        """The model, opened by torch."""
+        place = self.folder / self.base
+        need_torch(read_object(place / "config.json").get("model_type"), self.folder)
+        trusted = brings_code(place)
+        from vizsla.neural.text_encoder import SparseTextEncoder
+
+        return SparseTextEncoder(self.folder, self.pooling, base=self.base, trusted=trusted, exact=self.exact)
+
+    def term_weights(
+        self, texts: Sequence[str], options: TokenizerOptions
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Pointers, terms and weights of texts behind one another."""
+        terms, weights, pointers = self.running.encode(texts, options)
+        return pointers, terms, weights
+
+    @property
+    def terms(self) -> list[str]:
+        """What the terms are called, by number."""
+        names: list[str] = self.running.terms
+        return names
+
+    def token_ids(self, texts: Sequence[str], length: int) -> list[list[int]]:
+        """The tokens of texts without special ones, at most so many of each."""
+        ids: list[list[int]] = self.running.tokens(texts, False, length)
+        return ids
