@@ -161,11 +161,6 @@ def test_what_never_ends_is_stopped() -> None:
         squares()
 
 
-def test_vectors_and_runs_need_no_numba() -> None:
-    code = "import sys; sys.modules['numba'] = None; import vizsla.vectors, vizsla.runs"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 MODULES = [
     m.name for m in pkgutil.walk_packages(vizsla.__path__, "vizsla.") if not m.name.endswith(("__main__", "_native"))
 ]
