@@ -41,9 +41,8 @@ from vizsla.training import (
     TrainingSettings,
     load_training_recipe,
 )
-from vizsla.training.kinds.cross_encoder import cross_encoder_network
-from vizsla.training.loop.losses import group_loss
-from vizsla.training.prepare.cross_encoder import cross_encoder_data, cross_encoder_dev
+from vizsla.training.kinds.cross_encoder import cross_encoder_data, cross_encoder_dev, cross_encoder_network
+from vizsla.training.loop.objectives import group_loss
 
 
 def options(changes: list[str]) -> list[str]:

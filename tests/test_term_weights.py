@@ -226,7 +226,7 @@ def test_targets_are_shares_of_relevant_queries(tmp_path: Path) -> None:
     """Two queries answer one document: a word that both have, in any form, has the target 1, one of one 0.5."""
     from vizsla.datasets import BeirDataset
     from vizsla.text import Analyzer
-    from vizsla.training.prepare.term_targets import term_targets
+    from vizsla.training.kinds.deepct import term_targets
 
     (tmp_path / "qrels").mkdir()
     texts = {"a": "The dog's barking annoyed chromodynamics.", "b": "Nobody asks."}

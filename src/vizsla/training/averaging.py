@@ -11,7 +11,7 @@ from vizsla.datasets import Document
 from vizsla.errors import VizslaError
 from vizsla.models import LearnedSparse, Model
 from vizsla.text import Analyzer
-from vizsla.training.prepare.sparse_writing import write_sparse_model
+from vizsla.training.kinds.learned_sparse import write_sparse_model
 from vizsla.training.prepare.texts import packed_documents
 
 _BIAS = "decoder.bias"
