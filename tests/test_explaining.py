@@ -10,7 +10,7 @@ from served import build, served
 from vizsla.errors import VizslaError
 from vizsla.index import Index, term_statistics
 from vizsla.models import parse_model
-from vizsla.models.sparse_component import TypedTerm, typed_terms
+from vizsla.models.components import TypedTerm, typed_terms
 from vizsla.runs import Explanation
 from vizsla.runs.filters import Filter
 from vizsla.text import Analyzer

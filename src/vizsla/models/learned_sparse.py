@@ -12,18 +12,17 @@ import numpy as np
 
 from vizsla.engine import Weighting
 from vizsla.errors import VizslaError
-from vizsla.models.context import SearchContext
-from vizsla.models.fields import Fields, field_text
-from vizsla.models.model import Model
-from vizsla.models.piece_network import PieceNetwork
-from vizsla.models.registry import MODELS
-from vizsla.models.sparse_component import (
+from vizsla.models.components import (
+    SearchContext,
     SparseComponent,
     SparseDocumentEncoder,
     SparseDocuments,
     check_query_norm,
     shortened,
 )
+from vizsla.models.fields import Fields, field_text
+from vizsla.models.model import MODELS, Model
+from vizsla.models.piece_network import PieceNetwork
 from vizsla.models.statistics import Statistics
 from vizsla.models.term_limits import MAX_QUERY_TERMS, MAX_TERMS, check_term_limits, heaviest
 from vizsla.neural.heads import HEADS

@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vizsla.errors import VizslaError
-from vizsla.models.context import SearchContext
+from vizsla.models.components import SearchContext
 from vizsla.models.learned_sparse import NETWORK_OPTION, LearnedSparse
-from vizsla.models.model import Model
-from vizsla.models.registry import MODELS
+from vizsla.models.model import MODELS, Model
 from vizsla.neural.chunks import SPECIAL_TOKENS
 from vizsla.spec import options_of
 

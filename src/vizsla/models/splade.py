@@ -13,11 +13,8 @@ import numpy as np
 from vizsla.described import fields_from_data
 from vizsla.engine import Weighting
 from vizsla.errors import UnknownNameError, VizslaError
-from vizsla.models.context import SearchContext
-from vizsla.models.fields import Fields, field_text
-from vizsla.models.learned_sparse import LEVELS, joined, whole_weights
-from vizsla.models.registry import MODELS
-from vizsla.models.sparse_component import (
+from vizsla.models.components import (
+    SearchContext,
     SparseComponent,
     SparseDocumentEncoder,
     SparseDocuments,
@@ -25,6 +22,9 @@ from vizsla.models.sparse_component import (
     check_query_norm,
     shortened,
 )
+from vizsla.models.fields import Fields, field_text
+from vizsla.models.learned_sparse import LEVELS, joined, whole_weights
+from vizsla.models.model import MODELS
 from vizsla.models.statistics import Statistics
 from vizsla.models.term_limits import MAX_QUERY_TERMS, MAX_TERMS, check_term_limits, heaviest
 from vizsla.neural.checkpoints.checkpoint import alike

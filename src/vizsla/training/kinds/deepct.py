@@ -13,7 +13,7 @@ import numpy as np
 from vizsla.datasets import BeirDataset
 from vizsla.errors import InputError
 from vizsla.models import DeepCT, Model, field_text
-from vizsla.models.deepct import first_pieces
+from vizsla.models.counts import first_pieces
 from vizsla.text import Analyzer
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingData, TrainingInputs
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
