@@ -32,7 +32,7 @@ from vizsla.backends.qdrant import lock as locks
 from vizsla.backends.qdrant import rest
 from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.errors import VizslaError
-from vizsla.index import PartSet, build_from_parts, term_statistics
+from vizsla.index import PartSet, build_from_parts
 from vizsla.models import parse_model
 
 SHARDS, REPLICAS = 3, 2
@@ -208,7 +208,7 @@ def agree(local: Index, index: QdrantIndex) -> list[str]:
     local.add([{"id": d.id, **d.content} for d in there])
     local.commit()
     text = " ".join([*WORDS, *(f"round{i}" for i in range(60))])
-    if term_statistics(local, text) != index.reader.term_statistics(text):
+    if local.term_statistics(text) != index.term_statistics(text):
         wrong.append("other term statistics")
     return wrong + differences(local, index, queries(30), 20)
 

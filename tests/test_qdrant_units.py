@@ -33,7 +33,7 @@ from vizsla.backends.qdrant.searching import FoundDocuments, Pending, is_complet
 from vizsla.backends.qdrant.staging import Staging
 from vizsla.backends.qdrant.state import CollectionState, NamespaceState, check_same_model
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, term_statistics
+from vizsla.index import Index
 from vizsla.index.writing.analysis import Analyst
 from vizsla.models import BM25, CountedStatistics, Model, parse_model
 from vizsla.runs import Document, Filter
@@ -365,7 +365,7 @@ class TestInMemory:
             assert differences(local, cluster, queries(5), 10, cancelling=True) == []
             assert differences(local, cluster, queries(5), 10, "year > 1995", cancelling=True) == []
             text = " ".join([*WORDS, "newword"])
-            assert cluster.reader.term_statistics(text) == term_statistics(local, text)
+            assert cluster.term_statistics(text) == local.term_statistics(text)
             assert list(cluster.documents()) == list(local.documents())
 
     def test_a_commit_while_the_leader_is_down(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:

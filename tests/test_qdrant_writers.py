@@ -18,7 +18,6 @@ from vizsla import open as open_location
 from vizsla.backends.qdrant import lock as locks
 from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.errors import CollectionError
-from vizsla.index import term_statistics
 from vizsla.models import parse_model
 
 # Writers, one at a time
@@ -54,7 +53,7 @@ def test_writers_take_turns_and_wait_for_each_other(where: str) -> None:
         assert errors == []
         one.refresh()
         assert len(one) == 11
-        assert one.reader.term_statistics("dog")[0].documents == 11
+        assert one.term_statistics("dog")[0].documents == 11
         assert len({h.document.id for h in one.search("dog", 50)}) == 11
 
 
@@ -78,7 +77,7 @@ def test_a_dead_writer_is_replaced_and_its_statistics_counted_again(
         local.commit()
         assert differences(local, cluster, queries(20), 30) == []
         text = " ".join(WORDS)
-        assert cluster.reader.term_statistics(text) == term_statistics(local, text)
+        assert cluster.term_statistics(text) == local.term_statistics(text)
 
 
 def _write_and_stop(where: str) -> None:

@@ -35,7 +35,7 @@ from vizsla.backends.qdrant.reweighing import reweigh
 from vizsla.backends.qdrant.term_numbers import TermNumbers
 from vizsla.backends.qdrant.upload import UploadOptions, upload_parts
 from vizsla.errors import CollectionError, InputError, VizslaError
-from vizsla.index import PartSet, term_statistics
+from vizsla.index import PartSet
 from vizsla.index.parts.counting import count_parts
 from vizsla.models import BM25, Model
 from waiting import LIMIT, eventually
@@ -368,7 +368,7 @@ def test_renewed_weights_are_those_of_new_documents(tmp_path: Path, where: str, 
     assert reweigh(where).renewed is False
     with build(some, tmp_path / "i", model) as local, open_location(where) as cluster:
         assert differences(local, cluster, QUERIES, 20, cancelling=len(model.parts) > 1) == []
-        assert cluster.reader.term_statistics("word1 word7 word70") == term_statistics(local, "word1 word7 word70")
+        assert cluster.term_statistics("word1 word7 word70") == local.term_statistics("word1 word7 word70")
 
 
 def test_counts_that_weights_do_not_give_back(tmp_path: Path, where: str) -> None:
@@ -493,7 +493,7 @@ def test_parts_are_counted_as_an_index_counts(
         terms = words.terms.to_pylist()
         assert terms == sorted(terms)
         known = {
-            s.term: (s.documents, s.occurrences) for s in term_statistics(local, " ".join(WORDS[:9])) if s.documents
+            s.term: (s.documents, s.occurrences) for s in local.term_statistics(" ".join(WORDS[:9])) if s.documents
         }
         found = zip(words.frequencies.tolist(), words.occurrences.tolist(), strict=True)
         assert dict(zip(terms, found, strict=True)) == known

@@ -220,6 +220,7 @@ class WriteAnswer(Answer):
     replaced: int | None = None
     deleted: int | None = None
     staged: int | None = None
+    empty: list[str] | None = Field(None, description="Added documents that have nothing to be found by.")
 
 
 class JudgementAnswer(Answer):

@@ -21,7 +21,6 @@ from vizsla.server.errors import NotFoundError, RequestError
 from vizsla.server.hosting import Hosted
 from vizsla.server.json_text import json_bytes
 from vizsla.server.limits import check_page, check_queries_count, check_query_text
-from vizsla.server.served import facets, similar_query
 from vizsla.server.service import Service
 
 MAX_EXPLAINED = 100  # hits of a request
@@ -172,10 +171,9 @@ class SearchPlan:
     def _facets(self, wanted: FacetsBody, query: str, found: Hits) -> dict[str, Any]:
         fields = list(dict.fromkeys(wanted.fields))
         if wanted.over == "all":
-            counted = facets(
-                self.hosted.index, fields, query or None, self.filter,
-                model=self.model, size=wanted.size, syntax=self.syntax,
-            )  # fmt: skip
+            counted = self.hosted.index.facets(
+                fields, query or None, self.filter, model=self.model, size=wanted.size, syntax=self.syntax
+            )
             over = {"documents": counted.documents, "exact": True, "top": None}
         else:
             counted = facets_of_hits(found[: wanted.over], fields, wanted.size)
@@ -284,7 +282,7 @@ def _queries(hosted: Hosted, body: SearchBody, model: Model | None, like: str | 
     if like is not None:
         if hosted.index.get(like) is None:
             raise NotFoundError(f"there is no document with the id {like[:200]!r}")
-        return [similar_query(hosted.index, like, model=model)]
+        return [hosted.index.similar_query(like, model=model)]
     if body.queries is not None:
         return body.queries
     return [] if body.query is None else [body.query]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from vizsla.backends.qdrant.reader import Reader
 from vizsla.backends.qdrant.scanning import find_points
 from vizsla.backends.qdrant.searching import FoundDocuments
+from vizsla.backends.qdrant.unsupported import cannot
 from vizsla.errors import VizslaError
 from vizsla.index.search.bound_model import BoundModel
 from vizsla.index.search.combining import Combination
@@ -21,7 +22,7 @@ from vizsla.runs.retriever import check_count, check_queries
 def refuse_syntax(address: str, syntax: str | None) -> None:
     """Refuse queries in a language."""
     if check_syntax(syntax) is not None:
-        raise VizslaError(f"{address}: a cluster reads plain queries; the query language is for an index")
+        raise cannot(address, "syntax")
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,13 @@ class Plan:
         """A search; ways to search that a cluster does not have are refused."""
         params = options.search_params
         if params is not None and check_text(params, "search_params", "exact").strip() != "exact":
-            raise VizslaError(f"{address}: searches are exact here, so there are no search parameters")
+            raise cannot(address, "search_params")
         if options.approximate not in (None, 1):
-            raise VizslaError(f"{address}: searches are exact here, so there is no approximate search")
+            raise cannot(address, "approximate")
         refuse_syntax(address, options.syntax)
         for name in ("sort", "collapse"):
             if getattr(options, name) is not None:
-                raise VizslaError(f"{address}: a cluster gives the best by score, so {name} is for an index")
+                raise cannot(address, name)
         bound = reader.own if options.model is None else reader.bind(options.model)
         page = Page.of(options.offset, None, None, options.min_score)
         plan = cls(reader, bound, check_count(k, "k, the number of results,"), Filter.of(filter), page=page)
@@ -58,9 +59,7 @@ class Plan:
         if combination.name == "sum":
             return plan
         if combination.fusion is None:
-            raise VizslaError(
-                f"{address}: {combination.name} is for an index; here parts are added up or fused, as by rrf"
-            )
+            raise cannot(address, combination.name)
         if len(bound.parts) == 1:
             raise VizslaError(f"{combination.name} combines the parts of a sum, and this model has only one part")
         return replace(plan, fusion=combination)

@@ -34,6 +34,7 @@ from vizsla.backends.qdrant.state import (
     with_fitted_weights,
 )
 from vizsla.backends.qdrant.terms import TermLedger
+from vizsla.backends.qdrant.unsupported import cannot
 from vizsla.datasets import RawLines, documents_from
 from vizsla.errors import CollectionError
 from vizsla.index import Added
@@ -175,6 +176,10 @@ class QdrantWriter:
             if self._seen_notes is not None:
                 self._seen_notes = state.notes
             return state
+
+    def compact(self) -> None:
+        """The servers do this themselves."""
+        raise cannot(self._base, "compact")
 
 
 class Commit:

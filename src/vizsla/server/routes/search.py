@@ -24,7 +24,6 @@ from vizsla.server.json_text import json_bytes
 from vizsla.server.limits import check_query_text
 from vizsla.server.plans import answer_parameters, answer_search, parsed_filter
 from vizsla.server.routes import InIndex, InService, answer, ready
-from vizsla.server.served import suggest, term_statistics
 
 router = APIRouter(tags=["Search"])
 
@@ -90,7 +89,7 @@ def _explained(hosted: Hosted, body: ExplainBody) -> dict[str, Any]:
 async def terms(text: str, service: InService, hosted: InIndex) -> Response:
     """How common the terms of a text are in the collection."""
     check_query_text(service.settings.limits, text)
-    found = await service.read(term_statistics, hosted.index, text)
+    found = await service.read(hosted.index.term_statistics, text)
     rows = [row._asdict() for row in found]
     return answer({"index": hosted.name, "generation": hosted.generation, "terms": rows})
 
@@ -103,6 +102,6 @@ async def suggestions(
     limit = service.settings.limits.query_characters
     if len(prefix) > limit:
         raise RequestError(f"the prefix has {len(prefix)} characters, and this server reads {limit}")
-    found = await service.read(suggest, hosted.index, prefix, size)
+    found = await service.read(hosted.index.suggest, prefix, size)
     rows = [{"text": s.text, "documents": s.documents} for s in found]
     return answer({"index": hosted.name, "prefix": prefix, "suggestions": rows})
