@@ -70,7 +70,7 @@ API = {
             "vizsla.retrievers.RerankedRetriever",
             "vizsla.retrievers.rerank",
             "vizsla.retrievers.remote.RemoteIndex",
-            "vizsla.retrievers.async_remote.AsyncRemoteIndex",
+            "vizsla.retrievers.remote.AsyncRemoteIndex",
         ],
     ),
     "runs": (

@@ -170,8 +170,12 @@ class SearchPlan:
 
     def _facets(self, wanted: FacetsBody, query: str, found: Hits) -> dict[str, Any]:
         fields = list(dict.fromkeys(wanted.fields))
-        if wanted.over == "all":
-            counted = self.hosted.index.facets(
+        index = self.hosted.index
+        if wanted.over == "all" and not fields:
+            counted = Facets({}, index.count(query or None, self.filter, model=self.model, syntax=self.syntax))
+            over = {"documents": counted.documents, "exact": True, "top": None}
+        elif wanted.over == "all":
+            counted = index.facets(
                 fields, query or None, self.filter, model=self.model, size=wanted.size, syntax=self.syntax
             )
             over = {"documents": counted.documents, "exact": True, "top": None}
