@@ -16,7 +16,7 @@ from vizsla.server.asgi import App, Receive, Scope, Send
 from vizsla.server.bodies import SearchParameters
 from vizsla.server.hosting import public_error
 from vizsla.server.json_text import json_bytes
-from vizsla.server.plans import answer_parameters
+from vizsla.server.searching import answer_parameters
 from vizsla.server.service import Service
 
 ROUTE = "/v1/{index}/search"

@@ -7,7 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from vizsla.runs import document_id
-from vizsla.server.answers import (
+from vizsla.server.bodies import DocumentsBody, ExplainBody, SearchBody, SearchParameters
+from vizsla.server.errors import NotFoundError, RequestError
+from vizsla.server.hosting import Hosted
+from vizsla.server.json_text import json_bytes
+from vizsla.server.limits import check_query_text
+from vizsla.server.routes import InIndex, InService, answer, ready
+from vizsla.server.schemas import (
     Candidates,
     DocumentsAnswer,
     ExplainAnswer,
@@ -17,13 +23,7 @@ from vizsla.server.answers import (
     TermsAnswer,
     documented,
 )
-from vizsla.server.bodies import DocumentsBody, ExplainBody, SearchBody, SearchParameters
-from vizsla.server.errors import NotFoundError, RequestError
-from vizsla.server.hosting import Hosted
-from vizsla.server.json_text import json_bytes
-from vizsla.server.limits import check_query_text
-from vizsla.server.plans import answer_parameters, answer_search, parsed_filter
-from vizsla.server.routes import InIndex, InService, answer, ready
+from vizsla.server.searching import answer_parameters, answer_search, parsed_filter
 
 router = APIRouter(tags=["Search"])
 
