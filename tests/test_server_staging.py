@@ -17,7 +17,7 @@ from served import Client, build, served
 from vizsla import Index
 from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.errors import VizslaError
-from vizsla.server.staging import Staging
+from vizsla.server.writes import Staging
 
 # Commits what is staged, as a server does, and dies when the first commit is made.
 DIES = """
@@ -28,7 +28,7 @@ from vizsla.index import Writer
 from vizsla.server import writes
 from vizsla.server.hosting import Hosted
 from vizsla.server.settings import Limits, Settings
-from vizsla.server.staging import Staging
+from vizsla.server.writes import Staging
 
 location, staged = sys.argv[1:]
 hosted = Hosted("dogs", location, Settings(indexes={"dogs": location}))

@@ -16,7 +16,7 @@ import pytest
 from served import Client, build, doc_path, served
 from vizsla.index import Index
 from vizsla.server.settings import Limits
-from vizsla.server.staging import Staging
+from vizsla.server.writes import Staging
 from waiting import eventually
 
 FIRST = [{"id": str(n), "text": f"a dog number{n}", "year": 1990 + n} for n in range(10)]

@@ -13,7 +13,7 @@ from small import small_dense
 from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.models import BM25, Sum, field_text, parse_model
-from vizsla.server.mcp_results import snippet_fields, whole_text
+from vizsla.server.mcp_tools import snippet_fields, whole_text
 
 DOCUMENTS = [
     {"_id": "1", "title": "Dogs", "text": "Dogs bark.", "queries": ["why do canines make noise", "dog sounds"]},

@@ -8,15 +8,13 @@ from typing import IO
 from fastapi import APIRouter, Depends, Request, Response
 
 from vizsla.server import writes
-from vizsla.server.bodies import DeleteBody
 from vizsla.server.errors import RequestError
-from vizsla.server.gate import no_deadline
+from vizsla.server.gate import check_write, no_deadline
 from vizsla.server.hosting import Hosted
-from vizsla.server.rights import check_write
 from vizsla.server.routes import InIndex, InService, answer
-from vizsla.server.schemas import WriteAnswer, documented
+from vizsla.server.schemas import DeleteBody, WriteAnswer, documented
 from vizsla.server.service import Service
-from vizsla.server.staging import ADD, cannot_write
+from vizsla.server.writes import ADD, cannot_write
 
 
 async def may_write(request: Request, service: InService) -> None:

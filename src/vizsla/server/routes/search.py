@@ -7,23 +7,25 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from vizsla.runs import document_id
-from vizsla.server.bodies import DocumentsBody, ExplainBody, SearchBody, SearchParameters
 from vizsla.server.errors import NotFoundError, RequestError
 from vizsla.server.hosting import Hosted
-from vizsla.server.json_text import json_bytes
-from vizsla.server.limits import check_query_text
 from vizsla.server.routes import InIndex, InService, answer, ready
 from vizsla.server.schemas import (
     Candidates,
     DocumentsAnswer,
+    DocumentsBody,
     ExplainAnswer,
+    ExplainBody,
     SearchAnswer,
+    SearchBody,
+    SearchParameters,
     StoredDocument,
     SuggestAnswer,
     TermsAnswer,
     documented,
+    json_bytes,
 )
-from vizsla.server.searching import answer_parameters, answer_search, parsed_filter
+from vizsla.server.searching import answer_parameters, answer_search, check_query_text, parsed_filter
 
 router = APIRouter(tags=["Search"])
 
@@ -31,7 +33,7 @@ router = APIRouter(tags=["Search"])
 @router.get("/v1/{index}/search", response_model=None, responses=documented(Candidates))
 async def search(
     service: InService, hosted: InIndex, parameters: Annotated[SearchParameters, Query()]
-) -> Response:  # `shortcut` answers before a request gets here
+) -> Response:  # `Shortcut` answers before a request gets here
     """Search with one query; request and answer are those of Anserini's and Pyserini's servers."""
     return ready(await answer_parameters(service, hosted, parameters))
 
