@@ -82,7 +82,7 @@ def test_a_dead_writer_is_replaced_and_its_statistics_counted_again(
 
 def _write_and_stop(where: str) -> None:
     """A commit that is killed after half of its documents were sent."""
-    from vizsla.backends.qdrant import rest
+    from vizsla.backends.qdrant import connection
 
     sent = 0
 
@@ -92,7 +92,7 @@ def _write_and_stop(where: str) -> None:
         if sent > 2:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    rest.MAX_POINTS = 15
+    connection.MAX_POINTS = 15
     index = QdrantIndex(where)
     original, turn = index._connection.call, threading.Lock()
 
@@ -159,9 +159,8 @@ def test_what_is_not_ours_or_not_there(server: Node, where: str) -> None:
 
 
 def test_half_an_upload_is_not_searched(where: str) -> None:
-    from vizsla.backends.qdrant.address import Address
-    from vizsla.backends.qdrant.connection import Connection
-    from vizsla.backends.qdrant.creation import create_collection
+    from vizsla.backends.qdrant.connection import Address, Connection
+    from vizsla.backends.qdrant.generations import create_collection
 
     place = Address.parse(where)
     connection = Connection(place.servers)

@@ -25,14 +25,13 @@ from vizsla import Index
 from vizsla import open as open_location
 from vizsla.backends.qdrant import filling, generations
 from vizsla.backends.qdrant import lock as locks
-from vizsla.backends.qdrant.address import Address
-from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.connection import Address, Connection
 from vizsla.backends.qdrant.filling import FillingRecord
 from vizsla.backends.qdrant.generations import find_generations
 from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.backends.qdrant.lock import WriteLock
 from vizsla.backends.qdrant.reweighing import reweigh
-from vizsla.backends.qdrant.term_numbers import TermNumbers
+from vizsla.backends.qdrant.terms import TermNumbers
 from vizsla.backends.qdrant.upload import UploadOptions, upload_parts
 from vizsla.errors import CollectionError, InputError, VizslaError
 from vizsla.index import PartSet
@@ -303,7 +302,7 @@ def test_what_cannot_be_uploaded(tmp_path: Path, where: str, server: Node) -> No
     with pytest.raises(VizslaError, match="workers, the number of processes, must be 1 or more"):
         upload_parts(good, where, options=UploadOptions(workers=0))
     connection = Connection(Address.parse(where).servers)
-    from vizsla.backends.qdrant.creation import create_collection
+    from vizsla.backends.qdrant.generations import create_collection
 
     create_collection(connection, Address.parse(where).name, BM25())
     for refused in (lambda: upload_parts(good, where), lambda: reweigh(where)):

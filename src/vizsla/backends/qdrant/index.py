@@ -11,16 +11,13 @@ from typing import Any
 
 from qdrant_client import QdrantClient
 
-from vizsla.backends.qdrant import scanning
-from vizsla.backends.qdrant.address import Address
-from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.connection import Address, Connection
 from vizsla.backends.qdrant.files import load_model
-from vizsla.backends.qdrant.generations import create_generation
-from vizsla.backends.qdrant.info import collection_info
+from vizsla.backends.qdrant.generations import create_generation, find_generations
 from vizsla.backends.qdrant.layout import check_collection
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT
-from vizsla.backends.qdrant.plan import Plan, refuse_syntax
-from vizsla.backends.qdrant.reader import Context, Reader
+from vizsla.backends.qdrant.points import all_points, find_points, points_in_order
+from vizsla.backends.qdrant.searching import Context, Plan, Reader, refuse_syntax
 from vizsla.backends.qdrant.state import CollectionState, check_searchable, read_state
 from vizsla.backends.qdrant.unsupported import cannot
 from vizsla.backends.qdrant.writer import QdrantWriter
@@ -30,15 +27,9 @@ from vizsla.index import Added, Facets, Highlighter, Suggestion, TermStatistics
 from vizsla.index.search.plan import SearchOptions
 from vizsla.index.search.similar import query_like, without_itself
 from vizsla.index.view import SearchableCollection
-from vizsla.models import Model, check_model, parse_model
+from vizsla.models import DenseComponent, Model, TokenComponent, check_model, parse_model
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hits, Run, document_id
-from vizsla.runs.retriever import (
-    check_count,
-    check_mapping,
-    check_query,
-    document_ids,
-    query_with_words,
-)
+from vizsla.runs.retriever import check_count, check_mapping, check_query, document_ids, query_with_words
 from vizsla.stopping import check_seconds, time_limit
 
 FRESH = 1.0
@@ -226,13 +217,13 @@ class QdrantIndex(SearchableCollection):
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
         """Documents by id, without those that are not there."""
         wanted = document_ids(ids)
-        found = scanning.find_points(self._connection, self.reader.state.base, list(dict.fromkeys(wanted)))
+        found = find_points(self._connection, self.reader.state.base, list(dict.fromkeys(wanted)))
         by_id = {point.doc_id: point.document for point in found}
         return {doc_id: by_id[doc_id] for doc_id in wanted if doc_id in by_id}
 
     def documents(self) -> Iterator[Document]:
         """All documents, in order of insertion."""
-        for points in scanning.points_in_order(self._connection, self.reader.state.base):
+        for points in points_in_order(self._connection, self.reader.state.base):
             yield from (point.document for point in points)
 
     def explain(
@@ -326,7 +317,7 @@ class QdrantIndex(SearchableCollection):
         if condition is None:
             raise VizslaError("give a filter, as in year < 1999; without one all documents would match")
         translated = reader.translated(condition)
-        found = scanning.all_points(reader.connection, reader.state.base, document=False, condition=translated)
+        found = all_points(reader.connection, reader.state.base, document=False, condition=translated)
         return [p.doc_id for p in sorted((p for some in found for p in some), key=lambda p: p.number)]
 
     def info(self) -> dict[str, Any]:
@@ -358,3 +349,38 @@ class _ShowingWriter(QdrantWriter):
             raise CollectionError(
                 f"{self._index.address}: the collection has been replaced by another one; open it again"
             )
+
+
+def collection_info(connection: Connection, address: str, state: CollectionState, model: Model) -> dict[str, Any]:
+    """What there is to know about a collection; see `QdrantIndex.info`."""
+    namespaces = {}
+    for name, (_, component) in zip(model.namespaces, model.parts, strict=True):
+        space = state.namespaces[name]
+        namespaces[name] = {
+            "documents": space.documents,
+            "tokens": space.total_length,
+            "average_length": space.total_length / max(space.documents, 1),
+            "frozen_average_length": space.frozen_average,
+            "drift": space.drift,
+            "dimensions": component.dimensions if isinstance(component, DenseComponent | TokenComponent) else 0,
+        }
+    params = connection.call(QdrantClient.get_collection, state.base).config.params
+    return {
+        "address": address,
+        "collection": state.base,
+        "kept": list(find_generations(connection, Address.parse(address).name).others),
+        "model": model.name,
+        "documents": state.documents,
+        "passages": None,
+        "stored": True,
+        "distinct_terms": state.next_term,
+        "namespaces": namespaces,
+        "shards": params.shard_number or 1,
+        "replicas": params.replication_factor or 1,
+        "status": state.status,
+        "writer": None if state.writer is None else {k: state.writer.get(k) for k in ("host", "process", "since")},
+        "created": state.created,
+        "vizsla": state.vizsla,
+        "format": state.format,
+        "generation": state.generation,
+    }
