@@ -16,7 +16,7 @@ from vizsla.models import Model, Reranker, parse_model
 from vizsla.retrievers import open as open_location
 from vizsla.runs.query_language import QuerySyntaxError
 from vizsla.server.errors import NotFoundError, RequestError, UnavailableError, status_of, without_paths
-from vizsla.server.requested import RequestedModels
+from vizsla.server.requested_models import RequestedModels
 from vizsla.server.settings import Settings
 
 T = TypeVar("T")
