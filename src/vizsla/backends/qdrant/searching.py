@@ -35,7 +35,7 @@ from vizsla.index.search.explain import ExplainedDocument, MatchedTokens, explai
 from vizsla.index.search.pages import Page
 from vizsla.index.search.plan import SearchOptions, check_text, combination_of
 from vizsla.models import Component, Model, SparseComponent, Statistics, TokenComponent
-from vizsla.models.sparse_component import typed_terms
+from vizsla.models.components import typed_terms
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hits, KnownDocuments, Ranking
 from vizsla.runs.conditions import Condition, Value, field_name
 from vizsla.runs.field_names import SAMPLE, field_names, refuse_unknown_fields
