@@ -288,7 +288,7 @@ class LearnedSparse(SparseComponent):
             rows = self.query_table.rows(ids)
         pointers = np.cumsum([0, *map(len, rows)])
         indices = np.fromiter(chain.from_iterable(rows), np.int64, int(pointers[-1]))
-        weights = np.fromiter(chain.from_iterable(row.values() for row in rows), np.float64, int(pointers[-1]))
+        weights = np.fromiter(chain.from_iterable(row.values() for row in rows), np.float32, int(pointers[-1]))
         return pointers, indices, weights
 
     def _table_ids(self, texts: Sequence[str]) -> list[list[int]]:
