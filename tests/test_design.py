@@ -148,8 +148,8 @@ def test_no_test_looks_at_a_clock() -> None:
         for clock in CLOCKS
         if clock in file.read_text() and file.name != "test_design.py"
     }
-    # Clocks that a test sets itself, and that of processor seconds beside another measurement of them.
-    assert found == {"test_cli.py: perf_counter", "test_replacing.py: monotonic", "test_scale.py: process_time"}
+    # Clocks that a test sets itself.
+    assert found == {"test_cli.py: perf_counter", "test_replacing.py: monotonic"}
 
 
 def test_what_never_ends_is_stopped() -> None:
