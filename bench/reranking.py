@@ -30,7 +30,7 @@ import numpy as np
 
 from vizsla.datasets import BeirDataset
 from vizsla.evaluation import evaluate
-from vizsla.evaluation.rerank_depths import evaluate_at_depths, parse_depths
+from vizsla.evaluation.retrieval import evaluate_at_depths, parse_depths
 from vizsla.index import Index
 from vizsla.models import Reranker
 from vizsla.models.reranker import SHIPPED_RERANKER, BertPairs

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vizsla.datasets import BeirDataset, Document, FieldNames, Source, Splitter, read_documents, read_queries
+from vizsla.datasets.files import is_whole
 from vizsla.datasets.stdlib import library_files, read_docstrings
-from vizsla.datasets.zst import is_whole
 from vizsla.errors import InputError, VizslaError
 
 LINES = [{"_id": str(i), "text": f"text {i} é"} for i in range(2000)]

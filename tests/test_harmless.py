@@ -14,8 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from conftest import Cli
-from vizsla.evaluation.judging import Unjudged, read_sheet, write_sheet
-from vizsla.evaluation.spreadsheets import quote_formula, unquote_formula
+from vizsla.evaluation.judging import Unjudged, quote_formula, read_sheet, unquote_formula, write_sheet
 from vizsla.harmless import harmless, harmless_json
 from vizsla.models import BM25
 from vizsla.reports.escaping import escape_csv, escape_html, escape_latex, escape_markdown

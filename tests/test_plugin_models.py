@@ -13,7 +13,7 @@ import pytest
 import vizsla
 from conftest import Cli
 from vizsla.errors import VizslaError
-from vizsla.evaluation.cache import Cache, cache_key
+from vizsla.evaluation.systems import Cache, cache_key
 from vizsla.evaluation.tuning import with_parameter
 from vizsla.models import BM25, MODELS, Model, expression, parse_model
 from vizsla.spec import code_digest
@@ -114,7 +114,7 @@ def figures(dataset: Path, *models: str) -> list[tuple[float, bool]]:
     """nDCG of each model in a comparison in a process of its own, and whether its run was found in the cache."""
     code = (
         "import sys; from pathlib import Path; from vizsla import BeirDataset\n"
-        "from vizsla.evaluation import compare; from vizsla.evaluation.cache import Cache\n"
+        "from vizsla.evaluation import compare; from vizsla.evaluation.systems import Cache\n"
         "from vizsla.models import parse_model\n"
         "models = {m: parse_model(m) for m in sys.argv[2:]}; opened = BeirDataset.open(sys.argv[1])\n"
         "found = compare([(opened, 'test')], models, 'nDCG@10', cache=Cache(Path(sys.argv[1]) / 'kept'))\n"

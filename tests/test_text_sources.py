@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from files import contents, write
 from vizsla.datasets import Origin, read_documents
-from vizsla.datasets.html import html_text, unescaped
-from vizsla.datasets.markdown import markdown_text
+from vizsla.datasets.html import html_text, markdown_text, unescaped
 from vizsla.datasets.texts import _trec_document, front_matter
 from vizsla.errors import InputError
 from waiting import unless_it_never_ends

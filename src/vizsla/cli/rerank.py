@@ -110,7 +110,7 @@ def _check_names(precision: str | None, convention: str, measures: str) -> None:
 
 
 def _depths(depths: str | None, depth: int) -> list[int]:
-    from vizsla.evaluation.rerank_depths import parse_depths
+    from vizsla.evaluation.retrieval import parse_depths
 
     return parse_depths(depths) if depths is not None else [depth]
 

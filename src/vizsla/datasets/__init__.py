@@ -7,8 +7,7 @@ from vizsla.runs.documents import Document, FieldNames, Origin, document_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from vizsla.datasets.beir import BeirDataset, TrainingDocuments
-    from vizsla.datasets.columns import parse_types
+    from vizsla.datasets.beir import BeirDataset, DatasetStatistics, TrainingDocuments, count_dataset
     from vizsla.datasets.passages import Splitter, document_of, passage_of
     from vizsla.datasets.questions import Questions, read_answers, read_queries, read_questions
     from vizsla.datasets.raw_lines import RawLines
@@ -22,27 +21,27 @@ if TYPE_CHECKING:
         open_datasets,
     )
     from vizsla.datasets.sources import Source, documents_from, read_documents
-    from vizsla.datasets.statistics import DatasetStatistics, count_dataset
+    from vizsla.datasets.values import parse_types
 
 _HOMES = {
     "DATA_VARIABLE": "registry",
     "BeirDataset": "beir",
     "DatasetEntry": "registry",
     "DatasetGroup": "registry",
-    "DatasetStatistics": "statistics",
+    "DatasetStatistics": "beir",
     "Questions": "questions",
     "RawLines": "raw_lines",
     "Source": "sources",
     "Splitter": "passages",
     "TrainingDocuments": "beir",
-    "count_dataset": "statistics",
+    "count_dataset": "beir",
     "data_folder": "registry",
     "dataset_entry": "registry",
     "document_of": "passages",
     "documents_from": "sources",
     "known_datasets": "registry",
     "open_datasets": "registry",
-    "parse_types": "columns",
+    "parse_types": "values",
     "passage_of": "passages",
     "read_answers": "questions",
     "read_documents": "sources",

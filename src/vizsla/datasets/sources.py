@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from vizsla.datasets.beir import is_beir
-from vizsla.datasets.columns import TYPES, Types, checked_types, joined_type, public_type
 from vizsla.datasets.files import (
     MAX_DOCUMENT,
     InputFile,
@@ -26,7 +25,7 @@ from vizsla.datasets.raw_lines import RawLines, read_raw_lines
 from vizsla.datasets.records import is_json_lines, read_json_records
 from vizsla.datasets.tables import Table, parquet_columns, read_parquet
 from vizsla.datasets.texts import TEXT_ENDINGS, bare_name, read_text_file, read_trec
-from vizsla.datasets.values import plain_content
+from vizsla.datasets.values import TYPES, Types, checked_types, joined_type, plain_content, public_type
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.runs.documents import USUAL_NAMES, Document, FieldNames, Origin, document_id, listed
 

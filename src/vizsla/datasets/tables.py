@@ -8,9 +8,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from vizsla.datasets.columns import Types, cell_reader, infer_types, public_type
 from vizsla.datasets.files import InputFile, Progress, read_lines
-from vizsla.datasets.values import plain_content
+from vizsla.datasets.values import Types, cell_reader, infer_types, plain_content, public_type
 from vizsla.errors import VizslaError
 from vizsla.runs.documents import Document, FieldNames, Origin, listed
 

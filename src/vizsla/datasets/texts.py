@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vizsla.datasets.columns import cell_reader, infer_types
 from vizsla.datasets.files import COMPRESSIONS, InputFile, Progress, read_lines
-from vizsla.datasets.html import html_text, tidied, unescaped
-from vizsla.datasets.markdown import markdown_text
+from vizsla.datasets.html import html_text, markdown_text, tidied, unescaped
+from vizsla.datasets.values import cell_reader, infer_types
 from vizsla.errors import InputError
 from vizsla.runs.documents import Document, Origin
 

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from vizsla.evaluation.agreement import consistency_curve, consistency_factor, overlap, rank_biased_overlap, rbo
-from vizsla.evaluation.answer_matching import accuracy, answer_rank, has_answer
-from vizsla.evaluation.answers import answer_accuracy, answer_qrels, answer_ranks
-from vizsla.evaluation.cache import Cache, default_folder
-from vizsla.evaluation.comparison import Comparison, SystemResult
-from vizsla.evaluation.conventions import ANSWER_CONVENTION, CONVENTIONS, Convention
-from vizsla.evaluation.figures import Evaluation, evaluate
-from vizsla.evaluation.imitation import ImitationPool
+from vizsla.evaluation.answers import accuracy, answer_accuracy, answer_qrels, answer_rank, answer_ranks, has_answer
+from vizsla.evaluation.figures import ANSWER_CONVENTION, CONVENTIONS, Convention, Evaluation, evaluate
 from vizsla.evaluation.interleaving import (
     Consistency,
     Interleaving,
@@ -19,10 +14,12 @@ from vizsla.evaluation.interleaving import (
 )
 from vizsla.evaluation.pools import GRID, ChosenWeight, QuestionPools, choose_weight
 from vizsla.evaluation.questions import QuestionMeasures, QuestionSet
-from vizsla.evaluation.rerank_depths import DepthResult, evaluate_at_depths
 from vizsla.evaluation.retrieval import (
     DEPTH,
+    DepthResult,
     EvaluatedRun,
+    ImitationPool,
+    evaluate_at_depths,
     evaluate_model,
     evaluate_retriever,
     fit_to_dataset,
@@ -30,7 +27,7 @@ from vizsla.evaluation.retrieval import (
 )
 from vizsla.evaluation.shuffling import ShuffleEffect, compare_shuffled, shuffle_words
 from vizsla.evaluation.significance import CORRECTIONS, TESTS, Difference, compare_values, corrected
-from vizsla.evaluation.systems import compare
+from vizsla.evaluation.systems import Cache, Comparison, SystemResult, compare, default_folder
 from vizsla.evaluation.tuning import Parameter, TunedModel, tunable_parameters, tune, tune_fusion
 
 __all__ = [

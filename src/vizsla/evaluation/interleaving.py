@@ -10,12 +10,10 @@ from dataclasses import dataclass, replace
 
 from vizsla.errors import VizslaError
 from vizsla.evaluation.agreement import consistency_curve
-from vizsla.evaluation.comparison import Comparison, SystemResult
-from vizsla.evaluation.conventions import Convention
-from vizsla.evaluation.figures import evaluate
-from vizsla.evaluation.matching import in_order
+from vizsla.evaluation.figures import Convention, evaluate, in_order
 from vizsla.evaluation.retrieval import DEPTH
 from vizsla.evaluation.significance import Difference
+from vizsla.evaluation.systems import Comparison, SystemResult
 from vizsla.runs import Measure, Qrels, Ranking, Run, fuse
 
 

@@ -9,10 +9,30 @@ from pathlib import Path
 
 from vizsla.datasets import Document
 from vizsla.errors import InputError
-from vizsla.evaluation.matching import in_order
-from vizsla.evaluation.spreadsheets import quote_formula, unquote_formula
+from vizsla.evaluation.figures import in_order
 from vizsla.harmless import harmless
 from vizsla.runs import Qrels, Run
+
+_FORMULA = tuple("=+-@'")
+
+
+def quote_formula(text: str) -> str:
+    """A text for a cell, behind a quotation mark if a spreadsheet would compute it; see `unquote_formula`.
+
+    >>> quote_formula("=1+1"), quote_formula("bm25")
+    ("'=1+1", 'bm25')
+    """
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
+
+
+def unquote_formula(text: str) -> str:
+    """The text that `quote_formula` was given.
+
+    >>> unquote_formula(quote_formula("=1+1")), unquote_formula("'tis")
+    ('=1+1', "'tis")
+    """
+    return text[1:] if text.startswith("'") and text[1:].lstrip().startswith(_FORMULA) else text
+
 
 COLUMNS = ("query-id", "corpus-id", "score", "query", "title", "text")
 

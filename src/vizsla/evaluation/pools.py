@@ -13,8 +13,7 @@ import numpy as np
 
 from vizsla.errors import VizslaError
 from vizsla.evaluation.answers import answer_qrels
-from vizsla.evaluation.conventions import ANSWER_CONVENTION
-from vizsla.evaluation.figures import evaluate
+from vizsla.evaluation.figures import ANSWER_CONVENTION, evaluate
 from vizsla.evaluation.questions import QuestionSet
 from vizsla.index import Index, Pool, pools
 from vizsla.models import Model, Part, Sum

@@ -1,4 +1,4 @@
-"""Search the queries of a data set, and evaluate what comes back."""
+"""Search the queries of a data set, and evaluate what comes back: figures, imitation of a teacher, reranking depths."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+
 from vizsla.datasets import BeirDataset, Document, RawLines
-from vizsla.evaluation.conventions import Convention
-from vizsla.evaluation.figures import Evaluation, evaluate
-from vizsla.index import Index
+from vizsla.errors import VizslaError
+from vizsla.evaluation.figures import Convention, Evaluation, evaluate
+from vizsla.index import Index, scores_among
 from vizsla.models import SAMPLE, Model
-from vizsla.runs import DEFAULT_MEASURES, Measure, Retriever, Run, parse_measures
+from vizsla.retrievers import PairScores, rerank_by_scores
+from vizsla.runs import DEFAULT_MEASURES, Measure, Qrels, Retriever, Run, parse_measures
 
 DEPTH = 1000
 
@@ -116,3 +119,105 @@ def retrieve(retriever: Retriever, queries: Mapping[str, str], depth: int = DEPT
         rankings |= retriever.run({q: queries[q] for q in tied}, k)
     run = Run(rankings, retriever.name)
     return (run if own_ids else run.without_own_ids()).untied().top(depth)
+
+
+@dataclass(frozen=True)
+class ImitationPool:
+    """Questions with the teacher's first document for each, and a pool: these documents and one of the last of each."""
+
+    texts: Sequence[str]
+    documents: Sequence[str]
+    first: np.ndarray
+    """[questions] which document of the pool the teacher ranks first."""
+
+    @classmethod
+    def search(
+        cls,
+        index: Index,
+        teacher: str | Model,
+        texts: Mapping[str, str],
+        *,
+        depth: int = 50,
+        last: int = 5,
+        seed: int = 0,
+    ) -> ImitationPool:
+        """The pool of questions in an index: the teacher's first document, and one of the `last` of its best `depth`.
+
+        Questions for which the teacher finds fewer than `depth` documents are left out. A document is in the pool once.
+        """
+        if not 1 <= last < depth:
+            raise VizslaError(
+                f"one of the last {last} of {depth} documents goes into a pool; expected 1 <= last < depth"
+            )
+        run = retrieve(index.with_model(teacher), texts, depth)
+        ranked = {q: run[q].documents for q in texts if q in run and len(run[q]) == depth}
+        if not ranked:
+            raise VizslaError(f"the teacher finds {depth} documents for none of the questions")
+        places = np.random.default_rng(seed).integers(1, last + 1, len(ranked)).tolist()
+        pooled = [(ranking[0], ranking[-place]) for ranking, place in zip(ranked.values(), places, strict=True)]
+        numbers: dict[str, int] = {}
+        for pair in pooled:
+            for document in pair:
+                numbers.setdefault(document, len(numbers))
+        first = np.array([numbers[document] for document, _ in pooled], np.int64)
+        return cls([texts[q] for q in ranked], list(numbers), first)
+
+    def mrr(self, index: Index, model: str | Model) -> float:
+        """The mean reciprocal rank that a model in the same index gives the teacher's first document in the pool.
+
+        A document with the same score counts as ranked before it.
+        """
+        scores = scores_among(index, self.texts, self.documents, index.with_model(model).model)
+        reciprocal: list[float] = []
+        for block in scores:
+            own = self.first[len(reciprocal) : len(reciprocal) + len(block)]
+            ranks = (block >= block[np.arange(len(block)), own][:, None]).sum(1)
+            reciprocal += (1 / ranks).tolist()
+        return float(np.mean(reciprocal))
+
+
+@dataclass(frozen=True)
+class DepthResult:
+    """The figures of a first stage with its first `depth` documents reranked; depth 0 is the first stage alone."""
+
+    run: str
+    depth: int
+    measures: dict[str, float]
+    recall: float | None
+    """The recall of the first stage at this depth, which limits what any reranker can reach."""
+    seconds: float
+    """How long reranking takes for a query."""
+
+
+def evaluate_at_depths(
+    runs: Mapping[str, Run],
+    scores: PairScores,
+    qrels: Qrels,
+    measures: str | Sequence[str | Measure],
+    depths: Sequence[int],
+    convention: str = "anserini",
+) -> list[DepthResult]:
+    """The figures of first stages at several depths, by scores that were computed once for the deepest."""
+    wanted = parse_measures(measures)
+    results = []
+    for name, run in runs.items():
+        for depth in (0, *depths):
+            recall = Measure("R", depth) if depth else None
+            reranked = rerank_by_scores(run, scores.scores, depth) if depth else run
+            figures = evaluate(reranked, qrels, wanted, convention).measures
+            reached = evaluate(run, qrels, [recall], convention).measures[str(recall)] if recall else None
+            seconds = scores.seconds_per_query(run, depth) if depth else 0.0
+            results.append(DepthResult(name, depth, figures, reached, seconds))
+    return results
+
+
+def parse_depths(text: str) -> list[int]:
+    """Depths from a text, ascending, each once.
+
+    >>> parse_depths("50,5,10,5")
+    [5, 10, 50]
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise VizslaError(f"{text!r} are no depths; expected something like 5,10,50,100")
+    return sorted({int(part) for part in parts})

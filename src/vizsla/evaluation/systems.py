@@ -1,26 +1,268 @@
-"""Compare systems on data sets: one index for all models that can share it, figures, significance."""
+"""Compare systems on data sets: one index for all models that can share it, figures, significance, a cache of runs."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 import numpy as np
 
+import vizsla
+from vizsla.cache import cache_folder
 from vizsla.datasets import BeirDataset, Document, RawLines
-from vizsla.errors import VizslaError
-from vizsla.evaluation.cache import Cache, CachedRun, cache_key, dataset_digest
-from vizsla.evaluation.comparison import Comparison, SystemResult
-from vizsla.evaluation.conventions import Convention
-from vizsla.evaluation.figures import evaluate
+from vizsla.datasets.files import find_file
+from vizsla.errors import InputError, VizslaError
+from vizsla.evaluation.figures import Convention, Evaluation, evaluate
 from vizsla.evaluation.retrieval import DEPTH, fit_to_dataset, retrieve
+from vizsla.evaluation.significance import TIE, Difference, compare_values, corrected
 from vizsla.index import Index, IndexView, bytes_of
 from vizsla.models import Component, Model, Part, Sum
+from vizsla.plain_data import parse_json
 from vizsla.runs import DEFAULT_MEASURES, Measure, Qrels, Retriever, Run, parse_measures
+from vizsla.runs.packed import read_packed, write_packed
+from vizsla.spec import code_digest, is_plugin
+
+
+class SystemFacts(TypedDict, total=False):
+    """What was measured while a run was made."""
+
+    milliseconds: float
+    """A query, one at a time, for ten results."""
+    bytes: int
+    """The size of the index, without stored documents."""
+    documents: int
+    seconds: dict[str, float]
+    """By step: `index`, `search`."""
+
+
+@dataclass(frozen=True)
+class SystemResult:
+    """The figures of a system on a data set, and the run they were computed from."""
+
+    evaluation: Evaluation
+    run: Run
+    facts: SystemFacts = field(default_factory=SystemFacts)
+    """Empty for a run from elsewhere."""
+    cached: bool = False
+
+
+@dataclass(frozen=True)
+class AgainstBaseline:
+    """A system beside the baseline over the data sets that it has results on; a group of data sets counts as one."""
+
+    datasets: int
+    mean: float
+    """The system's mean over these data sets."""
+    difference: float
+    """That mean minus the baseline's over the same data sets."""
+    relative: float | None
+    """The difference as a share of the baseline's mean; None if that is 0."""
+    better: int
+    """The data sets on which the system is better than the baseline, significantly or not."""
+    equal: int
+    worse: int
+    significantly_better: int
+    """Of those, the data sets with a significant difference. Groups are not tested and never counted here."""
+    significantly_worse: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Systems on data sets; the first system is the baseline that the others are tested against.
+
+    The baseline has results on all data sets. Other systems may lack some.
+    """
+
+    systems: tuple[str, ...]
+    datasets: tuple[str, ...]
+    measures: tuple[str, ...]
+    splits: dict[str, str]
+    results: dict[tuple[str, str], SystemResult]
+    """By data set and system."""
+    convention: Convention
+    test: str = "t-test"
+    correction: str = "holm"
+    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Data sets whose mean is the published figure, by the name of the whole."""
+    notes: tuple[str, ...] = ()
+    """Remarks for the reader."""
+    _tested: dict[tuple[str, str], dict[str, tuple[Difference, float]]] = field(default_factory=dict, repr=False)
+
+    @property
+    def baseline(self) -> str:
+        """The system that the others are compared with."""
+        return self.systems[0]
+
+    def has(self, dataset: str, system: str) -> bool:
+        """Whether a system has results on a data set; on a group it needs those of all members."""
+        return all((m, system) in self.results for m in self.groups.get(dataset, (dataset,)))
+
+    def value(self, dataset: str, system: str, measure: str) -> float:
+        """A figure of a system on a data set that it has; on a group of data sets it is their mean."""
+        members = self.groups.get(dataset, (dataset,))
+        return float(np.mean([self.results[m, system].evaluation.measures[measure] for m in members]))
+
+    def mean(self, system: str, measure: str) -> float:
+        """The mean over all data sets that the system has; a group counts as one. NaN if it has none as a whole."""
+        values = [self.value(d, system, measure) for d in self.rows if self.has(d, system)]
+        return float(np.mean(values)) if values else float("nan")
+
+    def is_complete(self, system: str) -> bool:
+        """Whether a system has results on all data sets, so that its mean can be compared with other means."""
+        return all(self.has(d, system) for d in self.rows)
+
+    def against_baseline(self, system: str, measure: str) -> AgainstBaseline:
+        """The average difference from the baseline, and on how many data sets the system is better and worse.
+
+        Only data sets that the system has are counted, for the baseline's mean, too.
+        """
+        shared = [d for d in self.rows if self.has(d, system)]
+        values = np.array([[self.value(d, s, measure) for d in shared] for s in (system, self.baseline)])
+        sign = -1 if Measure.parse(measure).lower_is_better else 1
+        gains = sign * (values[0] - values[1])
+        mean, base = (float(v.mean()) if len(v) else float("nan") for v in values)
+        marks = [self.mark(d, system, measure) for d in shared]
+        better, worse = int((gains > TIE).sum()), int((gains < -TIE).sum())
+        relative = (mean - base) / base if base else None
+        return AgainstBaseline(
+            len(shared), mean, mean - base, relative, better, len(shared) - better - worse, worse,
+            marks.count("+"), marks.count("-"),
+        )  # fmt: skip
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The data sets that count, with a group in place of its members."""
+        inside = {m for members in self.groups.values() for m in members}
+        return (*(d for d in self.datasets if d not in inside), *self.groups)
+
+    def differences(self, dataset: str, measure: str) -> dict[str, tuple[Difference, float]]:
+        """How each system on a data set differs from the baseline, with its p-value corrected for their number."""
+        if (dataset, measure) not in self._tested:
+            self._tested[dataset, measure] = self._test_all(dataset, measure)
+        return self._tested[dataset, measure]
+
+    def _test_all(self, dataset: str, measure: str) -> dict[str, tuple[Difference, float]]:
+        base = self.results[dataset, self.baseline].evaluation.by_query[measure]
+        differences = {}
+        for system in (s for s in self.systems[1:] if self.has(dataset, s)):
+            other = self.results[dataset, system].evaluation.by_query[measure]
+            both = [q for q in base if q in other]
+            if not both:
+                raise VizslaError(f"{system} and {self.baseline} have no judged query of {dataset} in common")
+            differences[system] = compare_values({q: base[q] for q in both}, {q: other[q] for q in both}, self.test)
+        adjusted = corrected([d.p for d in differences.values()], self.correction)
+        return {system: (d, p) for (system, d), p in zip(differences.items(), adjusted, strict=True)}
+
+    def mark(self, dataset: str, system: str, measure: str, alpha: float = 0.05) -> str:
+        """`+` or `-` if a system is significantly better or worse than the baseline, else an empty text.
+
+        It is empty, too, for a group of data sets, if the system has no results on the data set, and if the convention
+        leaves out queries without results and the systems leave out different ones.
+        """
+        if system == self.baseline or dataset in self.groups or not self.has(dataset, system):
+            return ""
+        ours, base = (self.results[dataset, s].evaluation.by_query[measure] for s in (system, self.baseline))
+        difference, p = self.differences(dataset, measure)[system]
+        if p >= alpha or ours.keys() != base.keys():  # means over different queries cannot be tested
+            return ""
+        return "+" if (difference.mean > 0) != Measure.parse(measure).lower_is_better else "-"
+
+
+VERSION = 2  # of the cached runs; a change of what a search finds needs another number
+_CHUNK = 1 << 20
+
+
+def default_folder() -> Path:
+    """Where runs are cached unless another folder is given."""
+    return cache_folder("runs")
+
+
+@dataclass(frozen=True)
+class CachedRun:
+    """A run and what was measured while it was cached."""
+
+    run: Run
+    facts: SystemFacts
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Runs in a folder, each under the hash of everything that it was made from."""
+
+    folder: Path
+
+    def find(self, key: str) -> CachedRun | None:
+        """The run with a key; None if there is no such run or it is damaged."""
+        run, facts = self._files(key)
+        try:
+            return CachedRun(read_packed(run), parse_json(facts.read_text("utf-8")))
+        except (OSError, InputError, ValueError):
+            return None
+
+    def store(self, key: str, cached: CachedRun) -> None:
+        """Write a run under its key."""
+        run, facts = self._files(key)
+        write_packed(cached.run, run)
+        facts.write_text(json.dumps(cached.facts), "utf-8")
+
+    def _files(self, key: str) -> tuple[Path, Path]:
+        return self.folder / f"{key}.npz", self.folder / f"{key}.json"
+
+
+def cache_key(digest: str, model: Model, depth: int, own_ids: bool) -> str | None:
+    """The key of a model's run on the data set with a digest; None if code of the model is in no file."""
+    code = {module: code_digest(module) for module in _plugins_of(model)}
+    if None in code.values():
+        return None
+    with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
+        description = model.describe(Path(folder))
+        files = {str(f.relative_to(folder)): _digest([f]) for f in sorted(Path(folder).rglob("*")) if f.is_file()}
+    parts = [VERSION, vizsla.__version__, digest, description, files, sorted(map(str, code.values())), depth, own_ids]
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plugins_of(model: Model) -> set[str]:
+    """The modules outside of Vizsla that define components, expanders and token filters of a model."""
+    modules: set[str] = set()
+    waiting: list[object] = [model]
+    while waiting:
+        value = waiting.pop()
+        defined = value.__mro__ if isinstance(value, type) else (value, *type(value).__mro__)
+        modules.update(str(getattr(each, "__module__", "")) for each in defined)
+        if is_dataclass(value) and not isinstance(value, type):
+            waiting += [getattr(value, field.name) for field in fields(value)]
+        elif isinstance(value, tuple | list):
+            waiting += value
+        elif isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, partial):
+            waiting += [value.func, value.args, value.keywords]
+    return {module for module in modules if module and is_plugin(module)}
+
+
+def dataset_digest(dataset: BeirDataset, split: str) -> str:
+    """A hash of the documents, the queries and the judgements."""
+    names = ("corpus.jsonl", "queries.jsonl", f"qrels/{split}.tsv")
+    return _digest([find_file(dataset.folder, name) for name in names])
+
+
+def _digest(files: list[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(path.stat().st_size.to_bytes(8, "little"))
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    return digest.hexdigest()
+
 
 TIMED = 100  # queries that are searched one at a time to measure latency
 T = TypeVar("T")

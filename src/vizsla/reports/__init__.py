@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vizsla.datasets import BeirDataset
 from vizsla.errors import VizslaError
-from vizsla.evaluation.comparison import Comparison
+from vizsla.evaluation.systems import Comparison
 from vizsla.models import Model
 from vizsla.reports.page import html_report
 from vizsla.reports.tables import FORMATS, as_data, as_markdown, legend, rows

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vizsla.datasets import BeirDataset, Document
-from vizsla.evaluation.comparison import Comparison
 from vizsla.evaluation.domains import TermShares
+from vizsla.evaluation.systems import Comparison
 from vizsla.index import Highlighter
 from vizsla.models import BM25, Model, SparseComponent
 from vizsla.reports.escaping import escape_html

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 
-from vizsla.evaluation.spreadsheets import quote_formula
+from vizsla.evaluation.judging import quote_formula
 from vizsla.harmless import harmless
 
 _MARKDOWN = re.compile(r"[\\`*\[\]|~]|(?<!\w)_|_(?!\w)")

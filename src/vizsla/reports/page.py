@@ -7,9 +7,9 @@ from importlib import resources
 
 import vizsla
 from vizsla.datasets import BeirDataset
-from vizsla.evaluation.comparison import Comparison
 from vizsla.evaluation.domains import domain_map, similarity_matrix
 from vizsla.evaluation.significance import Difference
+from vizsla.evaluation.systems import Comparison
 from vizsla.models import Model
 from vizsla.reports import charts
 from vizsla.reports.dataset_details import SHOWN, TOP_K, DatasetDetails, collect_details, marked_text, sampled

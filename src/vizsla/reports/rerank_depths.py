@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from vizsla.evaluation.rerank_depths import DepthResult
+from vizsla.evaluation.retrieval import DepthResult
 from vizsla.reports import charts
 from vizsla.reports.escaping import escape_csv, escape_html
 from vizsla.reports.formats import Formats

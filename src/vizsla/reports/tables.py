@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from vizsla.evaluation.comparison import AgainstBaseline, Comparison
+from vizsla.evaluation.systems import AgainstBaseline, Comparison
 from vizsla.harmless import harmless
 from vizsla.reports.escaping import escape_csv, escape_latex, escape_markdown
 from vizsla.runs import Measure

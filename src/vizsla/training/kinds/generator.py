@@ -12,7 +12,7 @@ import numpy as np
 
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, UnknownNameError, VizslaError
-from vizsla.evaluation.answer_matching import has_answer
+from vizsla.evaluation.answers import has_answer
 from vizsla.expansion.records import queries_of
 from vizsla.models import field_text
 from vizsla.models.generator import TextGenerator, generator_folder, open_generator
