@@ -101,7 +101,19 @@ def test_a_torn_line_and_a_damaged_end_are_dropped(source: Path, tmp_path: Path)
 
 
 def test_a_finished_file_is_finished(source: Path, tmp_path: Path, echo: Echo, cli: Cli) -> None:
-    command = ("expand", source, "-o", tmp_path / "e.jsonl", "--model", "echo", "--queries", 3, "--batch", 4)
+    command = (
+        "queries",
+        "generate",
+        source,
+        "-o",
+        tmp_path / "e.jsonl",
+        "--model",
+        "echo",
+        "--queries",
+        3,
+        "--batch",
+        4,
+    )
     code, out, err = cli(*command)
     assert (code, out) == (0, "")
     assert err.splitlines()[:2] == [
@@ -136,7 +148,7 @@ def test_other_settings_are_refused(
 ) -> None:
     del echo
     output = tmp_path / "e.jsonl"
-    command = ("expand", source, "-o", output, "--model", "echo", "--queries", 3, "--batch", 4)
+    command = ("queries", "generate", source, "-o", output, "--model", "echo", "--queries", 3, "--batch", 4)
     assert cli(*command)[0] == 0
     before = output.read_bytes()
     code, _, err = cli(*command, *options)
@@ -215,7 +227,7 @@ def test_two_writers(source: Path, tmp_path: Path) -> None:
     output = tmp_path / "e.jsonl"
     with (
         ExpansionFile(output, ExpansionSettings("echo", "0123", THREE)),
-        pytest.raises(VizslaError, match=r"e\.jsonl: another vizsla expand is writing this file"),
+        pytest.raises(VizslaError, match=r"e\.jsonl: another vizsla queries generate is writing this file"),
     ):
         run(source, output)
     run(source, output)
@@ -232,7 +244,7 @@ def test_documents_that_cannot_be_expanded_are_refused_before_anything_is_genera
         ({"_id": "x", "text": "a", "weight": float("nan")}, "the document 'x' cannot be written as JSON"),
     ):
         source = write(tmp_path / "documents.jsonl", [*records(3), last])
-        code, _, err = cli("expand", source, "-o", output, "--model", "echo")
+        code, _, err = cli("queries", "generate", source, "-o", output, "--model", "echo")
         assert code == 2
         assert f"{source}:4: {message}" in err
     assert echo.calls == []
@@ -247,12 +259,14 @@ def test_outputs_that_cannot_be_gone_on_with_are_refused(source: Path, tmp_path:
         (tmp_path / "no" / "e.jsonl", "its folder does not exist"),
         (source, "this file is also an input"),
     ):
-        code, _, err = cli("expand", source, "-o", output, "--model", "echo")
+        code, _, err = cli("queries", "generate", source, "-o", output, "--model", "echo")
         assert code == 2
         assert message in err
-    code, _, err = cli("expand", tmp_path, "-o", tmp_path / "e.jsonl", "--model", "echo")
+    code, _, err = cli("queries", "generate", tmp_path, "-o", tmp_path / "e.jsonl", "--model", "echo")
     assert (code, "this file is inside of the source" in err) == (2, True)
-    code, _, err = cli("expand", source, "-o", tmp_path / "e.jsonl", "--model", "echo", "--preset", "dot5query")
+    code, _, err = cli(
+        "queries", "generate", source, "-o", tmp_path / "e.jsonl", "--model", "echo", "--preset", "dot5query"
+    )
     assert (code, "unknown preset 'dot5query'; did you mean 'doct5query'?" in err) == (2, True)
 
 
@@ -269,7 +283,7 @@ def test_pipes_and_tables(tmp_path: Path, echo: Echo, cli: Cli) -> None:
         if source == pipe:
             writer.start()
         outputs.append(tmp_path / f"{min(n, 1)}.jsonl")
-        assert cli("expand", source, "-o", outputs[-1], *options)[0] == 0
+        assert cli("queries", "generate", source, "-o", outputs[-1], *options)[0] == 0
         if source == pipe:
             writer.join()
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
@@ -296,7 +310,20 @@ def test_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
 
 def test_killed_twice_and_gone_on_with_the_file_is_the_same(tmp_path: Path) -> None:
     source, output = write(tmp_path / "documents.jsonl", records(60)), tmp_path / "e.jsonl"
-    command = [sys.executable, SCRIPT, "1", "expand", source, "-o", output, "--model", "echo", "--batch", "2"]
+    command = [
+        sys.executable,
+        SCRIPT,
+        "1",
+        "queries",
+        "generate",
+        source,
+        "-o",
+        output,
+        "--model",
+        "echo",
+        "--batch",
+        "2",
+    ]
     sizes = []
     for _ in range(2):
         before = output.stat().st_size if output.exists() else 0

@@ -117,7 +117,7 @@ def test_documents_without_generated_queries_are_refused(tmp_path: Path, cli: Cl
     for command in (("filter", file, "-o", tmp_path / "x.jsonl", "--queries", 2), ("describe", file)):
         code, _, err = cli("queries", *command)
         assert code == 2
-        assert f"{file}:1: the document 'a' has no list of texts in the field 'queries'; vizsla expand" in err
+        assert f"{file}:1: the document 'a' has no texts in the field 'queries'; vizsla queries generate" in err
 
 
 def test_scores_are_those_of_a_search(expanded: Path, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_pushed_and_opened_by_name(stand_in: StandIn, small: LearnedSparse, tmp_
     for kept_here in ("training/state.npz", ".hidden/secret"):
         (folder / kept_here).parent.mkdir()
         (folder / kept_here).write_text("not for others")
-    code, out, err = cli("push", folder, "me/mine", "--private", "--json")
+    code, out, err = cli("models", "push", folder, "me/mine", "--private", "--json")
     assert code == 0, err
     assert json.loads(out) == {"model": "me/mine", "address": "https://hub.example/me/mine/commit/1"}
     assert stand_in.calls[0] == ("me/mine", {"private": True, "exist_ok": True, "repo_type": "model"})
@@ -91,7 +91,7 @@ def test_pushed_and_opened_by_name(stand_in: StandIn, small: LearnedSparse, tmp_
     assert opened == small
     assert opened.query_terms(["dogs bark"]) == small.query_terms(["dogs bark"])  # type: ignore[attr-defined]
     assert [p.weight for p in parse_model("bm25 + 0.5 * hf:me/mine").parts] == [1.0, 0.5]
-    code, _, err = cli("push", folder, "me/mine")
+    code, _, err = cli("models", "push", folder, "me/mine")
     assert (code, err) == (0, "Pushed: https://hub.example/me/mine/commit/1. Open it with: hf:me/mine\n")
 
 
@@ -100,9 +100,9 @@ def test_what_the_hub_refuses(stand_in: StandIn, small: LearnedSparse, tmp_path:
     for arguments, message in (
         ((tmp_path / "mine", "others/mine"), "others/mine: the model was not pushed (403 Forbidden: you may not"),
         ((tmp_path / "mine", "mine"), "a model on the hub is called org/name, and not 'mine'"),
-        ((tmp_path, "me/mine"), "there is no saved model here (no model.json); save one with: vizsla save-model"),
+        ((tmp_path, "me/mine"), "there is no saved model here (no model.json); save one with: vizsla models save"),
     ):
-        code, _, err = cli("push", *arguments)
+        code, _, err = cli("models", "push", *arguments)
         assert (code, err.count("\n")) == (2, 1)
         assert message in err
     with pytest.raises(VizslaError, match=r"hf|nobody/has: no model of this name was fetched from the model hub \(404"):
@@ -123,12 +123,12 @@ def test_without_the_package(small: LearnedSparse, tmp_path: Path, monkeypatch: 
 
 def test_saved_by_the_command_line(small: LearnedSparse, tmp_path: Path, cli: Cli) -> None:
     small.save(tmp_path / "from")
-    code, out, err = cli("save-model", tmp_path / "from", "-o", tmp_path / "to", "--json")
+    code, out, err = cli("models", "save", tmp_path / "from", "-o", tmp_path / "to", "--json")
     assert (code, json.loads(out)["sparse_encoder"]) == (0, True), err
     assert Model.load(tmp_path / "to") == small
-    code, _, err = cli("save-model", "bm25", "-o", tmp_path / "to")
+    code, _, err = cli("models", "save", "bm25", "-o", tmp_path / "to")
     assert (code, "this exists and is not an empty folder" in err) == (2, True)
-    code, _, err = cli("save-model", "bm25(k1=1.2)", "-o", tmp_path / "bm25")
+    code, _, err = cli("models", "save", "bm25(k1=1.2)", "-o", tmp_path / "bm25")
     assert (code, err) == (0, f"bm25(k1=1.2) written to {tmp_path / 'bm25'}\n")
 
 

@@ -57,7 +57,7 @@ def learned(cli: Cli, judged: Path, start: Path, tmp_path: Path) -> Path:
 def test_a_bag_of_words_loses_nothing(cli: Cli, judged: Path, tmp_path: Path) -> None:
     assert cli("index", judged / "corpus.jsonl", "-o", tmp_path / "i")[0] == 0
     code, out, err = cli(
-        "word-order", judged, "--index", tmp_path / "i", "-m", "bm25,bm25(k1=2)", "--shuffles", "3", "--json"
+        "run", "word-order", judged, "--index", tmp_path / "i", "-m", "bm25,bm25(k1=2)", "--shuffles", "3", "--json"
     )
     assert code == 0, err
     results = json.loads(out)["results"]
@@ -67,7 +67,7 @@ def test_a_bag_of_words_loses_nothing(cli: Cli, judged: Path, tmp_path: Path) ->
     for r in results:
         assert r["by_shuffle"] == pytest.approx([r["before"]] * 3)
         assert (r["p"], r["ties"]) == (1.0, 5)
-    code, out, err = cli("word-order", judged, "--index", tmp_path / "i")
+    code, out, err = cli("run", "word-order", judged, "--index", tmp_path / "i")
     assert "+0.0 to +0.0" in out
     assert "Words shuffled 5 times, the mean" in err
 
@@ -77,11 +77,13 @@ def test_questions_written_and_asked_elsewhere_give_the_same(
 ) -> None:
     """Searching in one go, and writing questions, asking each file and comparing the runs."""
     options = ("--shuffles", "2", "--measures", "nDCG@10 RR@3 R@5", "--split", "train")
-    code, out, err = cli("word-order", judged, "--index", learned, *options, "--json")
+    code, out, err = cli("run", "word-order", judged, "--index", learned, *options, "--json")
     assert code == 0, err
     at_once = json.loads(out)["results"]
     assert any(value != r["before"] for r in at_once for value in r["by_shuffle"])  # order matters here
-    code, out, err = cli("word-order", judged, "--output", tmp_path / "written", "--shuffles", "2", "--split", "train")
+    code, out, err = cli(
+        "run", "word-order", judged, "--output", tmp_path / "written", "--shuffles", "2", "--split", "train"
+    )
     assert (code, out) == (0, ""), err
     assert "2 files written" in err
     runs = []
@@ -89,7 +91,7 @@ def test_questions_written_and_asked_elsewhere_give_the_same(
         runs.append(tmp_path / f"run-{len(runs)}")
         assert cli("search", learned, "--queries", name, "--output", runs[-1])[0] == 0
     given_runs = ("--run", runs[0], "--shuffled-run", runs[1], "--shuffled-run", runs[2])
-    code, out, err = cli("word-order", judged, *given_runs, *options, "--json")
+    code, out, err = cli("run", "word-order", judged, *given_runs, *options, "--json")
     assert code == 0, err
     compared = json.loads(out)["results"]
     for one, other in zip(at_once, compared, strict=True):
@@ -100,21 +102,30 @@ def test_answers_before_and_after(cli: Cli, dataset: Path, tmp_path: Path) -> No
     assert cli("index", dataset, "-o", tmp_path / "i")[0] == 0
     questions = dataset / "queries.jsonl"
     code, out, err = cli(
-        "word-order", questions, "--index", tmp_path / "i", "--measures", "Acc@1 Acc@4", "--shuffles", "1", "--json"
+        "run",
+        "word-order",
+        questions,
+        "--index",
+        tmp_path / "i",
+        "--measures",
+        "Acc@1 Acc@4",
+        "--shuffles",
+        "1",
+        "--json",
     )
     assert code == 0, err
     figures = {r["measure"]: (r["before"], r["after"]) for r in json.loads(out)["results"]}
     found = json.loads(cli("eval", questions, "--index", tmp_path / "i", "--measures", "Acc@1 Acc@4", "--json")[1])
     (asked,) = found["results"]
     assert figures == {name: (value, value) for name, value in asked["accuracy"].items()}
-    assert cli("word-order", questions, "--output", tmp_path / "w", "--shuffles", "1")[0] == 0
+    assert cli("run", "word-order", questions, "--output", tmp_path / "w", "--shuffles", "1")[0] == 0
     again = tmp_path / "w" / "queries-shuffled-1.jsonl"
     assert json.loads(again.read_text().splitlines()[0])["metadata"] == {"answers": ["other dogs", "cat"]}
     written = json.loads(cli("eval", again, "--index", tmp_path / "i", "--measures", "Acc@1 Acc@4", "--json")[1])[
         "results"
     ]
     assert written[0]["accuracy"] == asked["accuracy"]
-    code, out, err = cli("word-order", questions, "--index", tmp_path / "i", "--limit", "2", "--shuffles", "1")
+    code, out, err = cli("run", "word-order", questions, "--index", tmp_path / "i", "--limit", "2", "--shuffles", "1")
     assert code == 0, err
     assert "range" not in out
     assert "queries: 1 of 2 questions has fewer than two words" in err
@@ -174,7 +185,7 @@ def test_mistakes_are_one_sentence(
     cli: Cli, room: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(room)
-    code, out, err = cli("word-order", *arguments)
+    code, out, err = cli("run", "word-order", *arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1

@@ -25,7 +25,7 @@ def push_model(folder: str | Path, name: str, *, private: bool = False, message:
         raise VizslaError(f"a model on the hub is called org/name, and not {name!r}")
     if not (path / "model.json").is_file():
         raise InputError(
-            "there is no saved model here (no model.json); save one with: vizsla save-model", file=str(folder)
+            "there is no saved model here (no model.json); save one with: vizsla models save", file=str(folder)
         )
     Model.load(path)  # a model that cannot be opened here helps nobody there
     hub = _hub()

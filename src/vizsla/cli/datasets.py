@@ -12,11 +12,9 @@ from vizsla.cli import console, options
 if TYPE_CHECKING:
     from vizsla.datasets import DatasetEntry, DatasetStatistics
 
-app = typer.Typer(help="List, download and count data sets.", rich_markup_mode=None)
 
-
-@app.callback(invoke_without_command=True)
 def datasets(context: typer.Context, data: options.Data = None, as_json: options.Json = False) -> None:
+    """List the well-known data sets; say which are here."""
     if context.invoked_subcommand is not None:
         context.obj = data
         return
@@ -47,8 +45,7 @@ def _as_data(entry: DatasetEntry, root: Path) -> dict[str, Any]:
     return {**asdict(entry), "here": str(folder) if folder.is_dir() else None}
 
 
-@app.command("show")
-def show_dataset(name: Annotated[str, typer.Argument(help="A data set by name.")]) -> None:
+def show(name: Annotated[str, typer.Argument(help="A data set by name.")]) -> None:
     """Show a data set: splits, licence, source, and what to know before using it."""
     from vizsla.datasets import dataset_entry
 
@@ -66,15 +63,14 @@ def show_dataset(name: Annotated[str, typer.Argument(help="A data set by name.")
             console.line(f"{what:>11}  {value}")
 
 
-@app.command("fetch")
-def fetch_datasets(
+def fetch(
     context: typer.Context,
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Data sets by name.")],
     data: options.Data = None,
 ) -> None:
     """Download data sets. A download that was cut off continues; checksums are verified."""
     from vizsla.datasets import data_folder, dataset_entry
-    from vizsla.datasets.fetch import fetch
+    from vizsla.datasets.fetch import fetch as download
 
     chosen = data or context.obj
     if chosen is not None:
@@ -83,12 +79,11 @@ def fetch_datasets(
     for name in names:
         entry = dataset_entry(name)
         with console.progress(f"Fetching {name}", 0, "bytes") as advance:
-            folder = fetch(entry, root, lambda done, total: advance(done, done, total))
+            folder = download(entry, root, lambda done, total: advance(done, done, total))
         console.remark(f"{name} is in {folder}; licence: {entry.licence}")
 
 
-@app.command("stats")
-def dataset_statistics(
+def stats(
     context: typer.Context,
     names: options.Datasets,
     data: options.Data = None,

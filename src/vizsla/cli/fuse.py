@@ -1,4 +1,4 @@
-"""vizsla fuse: several runs to one."""
+"""vizsla run fuse: several runs to one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""vizsla interleave: every two of several runs interleaved, and how consistent each is with a reference."""
+"""vizsla run interleave: every two of several runs interleaved, and how consistent each is with a reference."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import typer
 
 from vizsla.cli import console, options
 from vizsla.cli.compare import cell_text
-from vizsla.cli.named import named_file, read_named
-from vizsla.cli.opening import open_retriever
+from vizsla.cli.options import named_file, open_retriever, read_named
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 
 if TYPE_CHECKING:

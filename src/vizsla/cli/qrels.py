@@ -14,10 +14,7 @@ if TYPE_CHECKING:
     from vizsla.datasets import BeirDataset
     from vizsla.runs import Qrels
 
-app = typer.Typer(help="Find unjudged documents, and evaluate with new judgements.", rich_markup_mode=None)
 
-
-@app.command("pool")
 def pool(
     dataset: options.Dataset,
     runs: options.Runs,
@@ -51,7 +48,6 @@ def pool(
     )
 
 
-@app.command("evaluate")
 def evaluate_with(
     dataset: options.Dataset,
     sheet: Annotated[

@@ -1,4 +1,4 @@
-"""vizsla word-order: what a model loses when the words of the questions are shuffled."""
+"""vizsla run word-order: what a model loses when the words of the questions are shuffled."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vizsla.cli import console, options
-from vizsla.cli.answer_accuracy import split_measures
+from vizsla.cli.evaluate import split_measures
 from vizsla.cli.models import split_models
-from vizsla.cli.opening import open_retriever, searched_with
+from vizsla.cli.options import open_retriever, searched_with
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ class EarlierQueries:
             if line is None and not data.endswith(b"\n"):
                 break
             if line is None:
-                raise InputError("this line is not one that vizsla expand writes", file=str(path), line=number)
+                raise InputError("vizsla queries generate does not write such a line", file=str(path), line=number)
             keys.append(_key(line.start))
             offsets.append(offset)
             whole.update(data)

@@ -31,7 +31,9 @@ class ExpansionFile:
         try:
             self._lock = FileLock(self._real)
         except LockedError:
-            raise VizslaError(f"{path}: another vizsla expand is writing this file; wait until it has ended") from None
+            raise VizslaError(
+                f"{path}: another vizsla queries generate is writing this file; wait until it has ended"
+            ) from None
         self._file: BinaryIO | None = None
         try:
             self._begin(settings, overwrite)

@@ -126,7 +126,7 @@ class CrossEncoderKind(TrainedKind[CrossEncoderSettings]):
 
     def usage(self, output: Path) -> str:
         """A command that reranks with the model."""
-        return f"vizsla rerank DIR --run RUN --queries QUERIES --reranker {output} -o OUT"
+        return f"vizsla run rerank DIR --run RUN --queries QUERIES --reranker {output} -o OUT"
 
 
 def cross_encoder_network(base_model: str, seed: int = 0, layers: int = 0) -> Base:

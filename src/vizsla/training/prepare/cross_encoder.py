@@ -134,8 +134,8 @@ def _expanded(corpus: Iterable[Document], settings: CrossEncoderDataSettings) ->
         )
     if not any(QUERIES in document.content for document in documents):
         raise VizslaError(
-            f"the documents have no field {QUERIES!r} with generated queries; write it with vizsla expand, or name "
-            "judged queries with --dataset"
+            f"the documents have no field {QUERIES!r} with generated queries; write it with vizsla queries generate or "
+            "name judged queries with --dataset"
         )
     return documents
 
