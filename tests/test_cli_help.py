@@ -104,6 +104,12 @@ def test_a_command_unlike_any_other_is_refused_with_where_all_are_listed(cli: Cl
     assert (code, out, err) == (2, "", f"vizsla: there is no command '{typed}'; 'vizsla {group}--help' lists all\n")
 
 
+@pytest.mark.parametrize("group", [name for name, command in commands() if hasattr(command, "commands")])
+def test_the_help_of_a_group_has_one_whole_line_for_each_command(cli: Cli, group: str) -> None:
+    _, out, _ = cli(group, "--help")
+    assert [line for line in out.partition("Commands:")[2].splitlines() if line.endswith("...")] == []
+
+
 def test_a_group_alone_shows_its_help(cli: Cli) -> None:
     code, out, err = cli("qdrant")
     assert code in (0, 2)

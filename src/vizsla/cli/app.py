@@ -73,6 +73,7 @@ def application(arguments: Sequence[str] = ()) -> typer.Typer:
         name="vizsla",
         cls=_Commands,
         help="Text retrieval with BM25 and neural models. Start with: vizsla demo",
+        epilog="vizsla COMMAND --help shows what a command takes, and the commands of a group.",
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,

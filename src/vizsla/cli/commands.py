@@ -43,7 +43,7 @@ COMMANDS: dict[str, dict[str, str | Group]] = {
         "compare": "compare.compare",
         "tune": "tune.tune",
         "run": Group(
-            "Work with TREC runs: combine (fuse), rerank, find overlaps.",
+            "Combine (fuse), rerank and inspect the runs of any systems.",
             {
                 "fuse": "fuse.fuse",
                 "rerank": "rerank.rerank",
@@ -53,7 +53,7 @@ COMMANDS: dict[str, dict[str, str | Group]] = {
             },
         ),
         "qrels": Group(
-            "Find unjudged documents, and evaluate with new judgements.",
+            "Find unjudged documents to judge; evaluate with new judgements.",
             {"pool": "qrels.pool", "evaluate": "qrels.evaluate_with"},
         ),
         "datasets": Group(
@@ -93,7 +93,7 @@ COMMANDS: dict[str, dict[str, str | Group]] = {
     "Large collections": {
         "encode": "index.encode",
         "qdrant": Group(
-            "Fill a collection in Qdrant (upload), renew it, undo an upload.",
+            "Copy documents to a Qdrant cluster (upload); undo an upload.",
             {"upload": "qdrant.upload", "reweigh": "qdrant.reweigh", "revert": "qdrant.revert"},
         ),
         "vectors": Group(

@@ -46,7 +46,7 @@ def _as_data(entry: DatasetEntry, root: Path) -> dict[str, Any]:
 
 
 def show(name: Annotated[str, typer.Argument(help="A data set by name.")]) -> None:
-    """Show a data set: splits, licence, source, and what to know before using it."""
+    """Show a data set: splits, licence, source, what to know."""
     from vizsla.datasets import dataset_entry
 
     entry = dataset_entry(name)
@@ -68,7 +68,10 @@ def fetch(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Data sets by name.")],
     data: options.Data = None,
 ) -> None:
-    """Download data sets. A download that was cut off continues; checksums are verified."""
+    """Download data sets.
+
+    A download that was cut off continues; checksums are verified.
+    """
     from vizsla.datasets import data_folder, dataset_entry
     from vizsla.datasets.fetch import fetch as download
 
@@ -89,7 +92,7 @@ def stats(
     data: options.Data = None,
     as_json: options.Json = False,
 ) -> None:
-    """Count documents, queries and judgements, as in table 1 of the BEIR paper."""
+    """Count documents, queries and judgements, as BEIR's table 1."""
     from vizsla.datasets import count_dataset, open_datasets
 
     counted = [count_dataset(d) for name in names for d in open_datasets(name, data or context.obj).members]

@@ -28,7 +28,9 @@ OPTION_NAMES = {"combine": "combine", "search_params": "search params"}
 def evaluate(
     sets: Annotated[
         list[str],
-        typer.Argument(metavar="DATASET...", help="A data set, or files of questions with answers."),
+        typer.Argument(
+            metavar="DATASET...", help="A data set: a name or a folder; or files of questions with answers."
+        ),
     ],
     models: Annotated[list[str] | None, options.several_models("The model; default: bm25, or that of --index.")] = None,
     index: Annotated[str | None, options.index_option("Search this index instead of building one.")] = None,
@@ -48,11 +50,14 @@ def evaluate(
     data: options.Data = None,
     as_json: options.Json = False,
 ) -> None:
-    """Evaluate a model, an index or a run.
+    """Measure how good a model, index or run is, on judged queries.
 
-    On a data set: nDCG, recall and other measures, as Anserini computes them. On files of questions with answers
-    (.jsonl, or DPR's .csv): answer accuracy, the share of questions with an answer in the top k, as DPR computes it;
-    this needs --index, which has the texts.
+    As in: vizsla eval scifact --model bm25
+
+    On a data set, which has a name or is your own folder with corpus.jsonl, queries.jsonl and qrels/test.tsv: nDCG,
+    recall and other measures, as Anserini computes them. On files of questions with answers (.jsonl, or DPR's .csv):
+    answer accuracy, the share of questions with an answer in the top k, as DPR computes it; this needs --index, which
+    has the texts.
     """
     if run is not None and (combine or search_params):
         raise VizslaError("--combine and --search-params are for searching; a run has been searched already")

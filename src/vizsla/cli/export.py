@@ -50,7 +50,7 @@ def export(
     queries: options.QueriesOrNone = None,
     k: Annotated[int | None, options.top_k("elasticsearch, opensearch: how many results a query asks for.")] = None,
 ) -> None:
-    """Write documents and queries for other engines.
+    """Export vectors and queries: Anserini, Elasticsearch, numpy ...
 
     Documents become vectors of terms (with idf) or dense vectors. --query and --queries write queries that fit them.
     """

@@ -57,7 +57,9 @@ def index(
     vector_index: options.VectorIndex = None,
     positions: options.Positions = None,
 ) -> None:
-    """Build an index of documents.
+    """Build an index from files of documents.
+
+    As in: vizsla index documents.jsonl -o my.index
 
     Sources are JSON lines, csv, tsv, Parquet, TREC SGML, a folder in BEIR's layout, or a folder of text files.
     """
@@ -178,7 +180,7 @@ def encode(
     reading: options.SourceOptions,
     passages: options.PassageOptions,
 ) -> None:
-    """Encode a shard of documents for an index.
+    """Encode one shard of documents, on one of many machines.
 
     Run it on many machines, each with another shard of the same sources, and put the parts together with vizsla index
     --from. A run that was stopped goes on with the same command.

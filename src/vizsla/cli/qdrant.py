@@ -32,7 +32,9 @@ def upload(
         bool, typer.Option("--force", help="Replace the collection even if it was changed meanwhile.")
     ] = False,
 ) -> None:
-    """Fill a collection in Qdrant with encoded parts.
+    """Fill a collection in Qdrant with documents.
+
+    Encode them first, with any model: vizsla encode documents.jsonl -o parts/1.parquet
 
     What has this name there is searched as before until all documents are uploaded; then the new collection takes its
     place, and the old one is kept. An upload that was stopped goes on with the same command.
@@ -78,7 +80,7 @@ def reweigh(
         bool, typer.Option("--drop-old", help="Then remove the collections that had this name before.")
     ] = False,
 ) -> None:
-    """Renew document weights in Qdrant after many changes.
+    """Renew the weights of documents after many changes.
 
     They depend on the mean length of documents, which was frozen when the collection was filled; vizsla info shows its
     drift. Searches go on while a collection with new weights is made, which then takes the old one's place.
@@ -109,7 +111,7 @@ def revert(
         typer.Option("--to", metavar="NAME", help="Another one that is kept, as in my@3."),
     ] = None,
 ) -> None:
-    """Go back to the collection before the last upload.
+    """Undo an upload: go back to the collection before it.
 
     Or to the one before the last reweighing. Searches go on, and see it within a second. What was added since is in the
     collection that is left, which is kept: vizsla qdrant revert --to goes forward again.

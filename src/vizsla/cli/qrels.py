@@ -23,7 +23,7 @@ def pool(
     split: options.Split = None,
     data: options.Data = None,
 ) -> None:
-    """Write the unjudged documents in the top k of runs to a sheet, for people to judge."""
+    """Write the unjudged documents of runs to a sheet to fill in."""
     from vizsla.evaluation.judging import unjudged, write_sheet
     from vizsla.runs import Run
 

@@ -206,7 +206,10 @@ def filter(
     precision: options.Precision = None,
     as_json: options.Json = False,
 ) -> None:
-    """Keep the generated queries that fit their documents best (Doc2Query--), or the first ones of each."""
+    """Keep the queries that fit their documents best (Doc2Query--).
+
+    Or the first ones of each document.
+    """
     from vizsla.expansion import QueryFilter, filter_queries
 
     console.check_output(output, file)
@@ -240,7 +243,7 @@ def describe(
     as_json: options.Json = False,
     data: options.Data = None,
 ) -> None:
-    """Show what generated queries are like: whether they find their documents, what they repeat and what they add."""
+    """Show whether queries find their documents and what they add."""
     from vizsla.expansion import describe_queries
     from vizsla.reports.generated_queries import QUERY_FORMATS, query_data
 

@@ -63,7 +63,7 @@ def check(
         typer.Option("--models", metavar="DIR", help="The folder with trained models, for recipes that need them."),
     ] = Path(),
 ) -> None:
-    """Run recipes on their data sets; exit with 1 if a figure is not reached."""
+    """Run recipes on their data sets; exit with 1 if one falls short."""
     from dataclasses import replace
 
     from vizsla.recipes import load_recipe, recipe_names

@@ -369,7 +369,7 @@ def analyze(
     ] = "lucene-english",
     as_json: options.Json = False,
 ) -> None:
-    """Show the terms an analyzer makes of a text, with offsets."""
+    """Show how an analyzer splits a text into terms, with offsets."""
     from vizsla.text import Analyzer
 
     source = console.read_input() if text == "-" else text

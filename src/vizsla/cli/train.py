@@ -222,7 +222,10 @@ def adapt(
     as_json: options.Json = False,
     reading: options.FileOptions,
 ) -> None:
-    """Adapt a model to documents by generated queries."""
+    """Adapt a model to your own documents, without judgements.
+
+    It learns from queries that a generator writes for the documents.
+    """
     if output is None:
         raise VizslaError("name a folder for the model, as in: vizsla adapt documents.jsonl -o my-minilm")
     if not sources and not resume:
