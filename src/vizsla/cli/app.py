@@ -72,8 +72,8 @@ def application(arguments: Sequence[str] = ()) -> typer.Typer:
     app = typer.Typer(
         name="vizsla",
         cls=_Commands,
-        help="Text retrieval with BM25 and neural models. Start with: vizsla demo",
-        epilog="vizsla COMMAND --help shows what a command takes, and the commands of a group.",
+        help="Text retrieval with BM25 and neural models. Start with: vizsla demo\n\n"
+        "vizsla COMMAND --help shows what a command takes, and what is in a group.",
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
