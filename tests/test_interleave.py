@@ -183,7 +183,6 @@ def test_interleave_from_the_shell(cli: Cli, files: list[Path], dataset: Path, t
     assert "RR@10" in out
     assert "R@1000" in out
     assert "C(n) with bm25" in out
-    assert "a dense  b third" in out
     assert "1.0 ┤" in out
     assert "Convention: anserini" in err
     with (tmp_path / "r.csv").open() as file:

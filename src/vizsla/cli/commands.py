@@ -69,11 +69,10 @@ COMMANDS: dict[str, dict[str, str | Group]] = {
     },
     "Models": {
         "models": Group(
-            "List models and their options; save, share, average or fit one.",
+            "List models and their options; save, average or fit one.",
             {
                 "show": "models.show",
                 "save": "models.save",
-                "push": "models.push",
                 "average": "models.average",
                 "fit": "models.fit",
             },
@@ -86,7 +85,6 @@ COMMANDS: dict[str, dict[str, str | Group]] = {
             {
                 "generate": "queries.generate",
                 "filter": "queries.filter",
-                "describe": "queries.describe",
             },
         ),
     },

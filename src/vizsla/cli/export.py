@@ -50,7 +50,7 @@ def export(
     queries: options.QueriesOrNone = None,
     k: Annotated[int | None, options.top_k("elasticsearch, opensearch: how many results a query asks for.")] = None,
 ) -> None:
-    """Export vectors and queries: Anserini, Elasticsearch, numpy ...
+    """Export vectors and queries to Anserini, Elasticsearch, numpy.
 
     Documents become vectors of terms (with idf) or dense vectors. --query and --queries write queries that fit them.
     """

@@ -221,10 +221,6 @@ def _split(cell: str) -> tuple[str, str]:
 
 
 def _show_consistency(c: Consistency) -> None:
-    from vizsla.cli.chart import show_curves
-
     names = [str(n) for n in c.depths]
     rows = [(run, f"{c.queries[run]:,}", *(f"{v:.3f}" for v in curve.values())) for run, curve in c.curves.items()]
     console.show_table((f"C(n) with {c.reference}", "queries", *names), rows, right=("queries", *names))
-    console.line()
-    show_curves({run: list(curve.values()) for run, curve in c.curves.items()}, names, "C(n) over n")

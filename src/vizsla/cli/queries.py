@@ -1,4 +1,4 @@
-"""vizsla queries: queries generated for documents (docT5query), filtered and described."""
+"""vizsla queries: queries generated for documents (docT5query), and filtered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
     from vizsla.datasets import Document, Source
-    from vizsla.expansion import ExpansionReport, JudgedQueries, QueryFacts, QueryScorer
+    from vizsla.expansion import ExpansionReport, QueryScorer
     from vizsla.models.generator import Sampling
 
 ENDINGS = (".jsonl", ".ndjson")
@@ -56,10 +56,6 @@ def generate(
     fields: Annotated[
         str, typer.Option("--fields", metavar="NAME/...", help="The fields that the generator reads.")
     ] = "title/text",
-    update: Annotated[
-        Path | None,
-        typer.Option("--update", metavar="OLD", help="Take over the queries of documents that OLD has unchanged."),
-    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file, even an unfinished one.")] = False,
     reading: options.SourceOptions,
     as_json: options.Json = False,
@@ -75,7 +71,7 @@ def generate(
     read = tuple(fields.split("/"))
     given = {"texts": queries, "top_k": top_k, "top_p": top_p, "temperature": temperature, "max_tokens": max_tokens}
     sampling = _sampling(preset, {**given, "seed": seed})
-    _check_output(output, update)
+    _check_output(output)
     found = reading.find(sources, read)
     check_outside(output, found)
     generator = open_generator(model)
@@ -84,7 +80,7 @@ def generate(
     with _expansion_progress(total) as show:
         report = run(
             _documents(found), output, generator, sampling, fields=read, block=batch,
-            update=update, overwrite=overwrite, progress=show,
+            overwrite=overwrite, progress=show,
         )  # fmt: skip
     _report_expansion(report, output, generator.name, time.perf_counter() - started, as_json)
 
@@ -98,15 +94,13 @@ def _sampling(preset: str, given: dict[str, float | None]) -> Sampling:
     return replace(PRESETS[preset], **changes)
 
 
-def _check_output(output: Path, update: Path | None) -> None:
+def _check_output(output: Path) -> None:
     """Refuse an output that could not be gone on with, or read again."""
     if output == console.STANDARD_OUTPUT:
         raise VizslaError("- is standard output, and a stopped run goes on with a file; name one")
     if output.suffix not in ENDINGS:
         raise VizslaError(f"{output}: JSON lines are written; name a file that ends in {' or '.join(ENDINGS)}")
-    console.check_output(output, *([] if update is None else [update]))
-    if update is not None and not update.is_file():
-        raise VizslaError(f"{update}: this file does not exist")
+    console.check_output(output)
 
 
 def _documents(sources: list[Source]) -> Iterator[Document]:
@@ -169,8 +163,6 @@ def _report_expansion(report: ExpansionReport, output: Path, generator: str, sec
         )
     if report.without_text:
         console.remark(f"{console.count(report.without_text, 'document')} without text, and so without queries")
-    if report.taken_over:
-        console.remark(f"the queries of {console.count(report.taken_over, 'document')} were taken over")
     written = f"{console.count(report.documents, 'document')} with {console.count(report.queries, 'query')}"
     if not done:
         console.remark(f"{output} is finished: {written}")
@@ -226,44 +218,6 @@ def filter(
     console.remark(f"{output}: {report.kept:,} of {console.count(report.queries, 'query')}{share}{threshold}{empty}")
 
 
-def describe(
-    file: Expanded,
-    dataset: Annotated[
-        str | None,
-        typer.Option("--dataset", metavar="DATASET", help="Compare with the judged queries of this data set."),
-    ] = None,
-    split: options.Split = None,
-    model: Annotated[str, options.model("What searches for the queries.")] = "bm25",
-    sample: Annotated[
-        int, typer.Option("--sample", metavar="N", help="How many generated queries are searched for.")
-    ] = 2000,
-    examples: Annotated[int, typer.Option("--examples", metavar="N", help="How many random queries are shown.")] = 20,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the sample and the examples.")] = 0,
-    report: Annotated[list[Path] | None, options.report(".md or .json")] = None,
-    as_json: options.Json = False,
-    data: options.Data = None,
-) -> None:
-    """Show whether queries find their documents and what they add."""
-    from vizsla.expansion import describe_queries
-    from vizsla.reports.generated_queries import QUERY_FORMATS, query_data
-
-    for path in report or []:
-        QUERY_FORMATS.check(path)
-        console.check_output(path, file)
-    judged = None if dataset is None else _judged(dataset, split, data)
-    source = _source(file)
-    with _progress(source) as show:
-        documents = _shown(source, show)
-        facts = describe_queries(documents, model, judged=judged, sample=sample, examples=examples, seed=seed)
-    for path in report or []:
-        QUERY_FORMATS.write(facts, path)
-        console.remark(f"Written: {path}")
-    if as_json:
-        console.print_json(query_data(facts))
-    else:
-        _show(facts)
-
-
 def _source(file: Path) -> Source:
     from vizsla.datasets import Source
 
@@ -284,18 +238,6 @@ def _scorer(by: str | None, reranker: str | None, precision: str | None) -> Quer
     return None if by is None else ModelScorer(parse_model(by))
 
 
-def _judged(dataset: str, split: str | None, data: Path | None) -> JudgedQueries:
-    from vizsla.datasets import open_datasets
-    from vizsla.expansion import JudgedQueries
-
-    group = open_datasets(dataset, data)
-    if len(group.members) > 1:
-        raise VizslaError(f"{group.name} is {len(group.members)} collections; name one of them")
-    member = group.members[0]
-    qrels = member.qrels(group.split(split))
-    return JudgedQueries(f"{member.name}, people", member.queries_of(qrels), qrels)
-
-
 @contextmanager
 def _progress(source: Source) -> Iterator[Callable[[str, int], None]]:
     """A context with a progress bar that counts documents, as often as they are read."""
@@ -304,21 +246,3 @@ def _progress(source: Source) -> Iterator[Callable[[str, int], None]]:
     total = sum(1 for part in source.parts for _ in read_lines(part.file))
     with console.progress("Queries", total, "documents") as advance:
         yield lambda _, done: advance(done, done)
-
-
-def _shown(source: Source, show: Callable[[str, int], None]) -> Iterator[Document]:
-    for number, document in enumerate(source.documents(), 1):
-        yield document
-        if number % 500 == 0:
-            show("reading", number)
-
-
-def _show(facts: QueryFacts) -> None:
-    from vizsla.reports.generated_queries import query_note, query_rows
-
-    columns, rows = query_rows(facts)
-    console.show_table(columns, rows, right=columns[1:])
-    console.line(query_note(facts))
-    for example in facts.examples:
-        about = console.safe(example.title or example.text, 80)
-        console.line(f"  {console.safe(example.query)}  [{console.safe(example.document, 60)}: {about}]")
