@@ -90,7 +90,7 @@ def test_empty_documents_are_told(cli: Cli, tmp_path: Path) -> None:
         (["index", "CORPUS", "-o", "x", "--memory", "0"], "'0' is not a size"),
         (["index", "CORPUS", "-o", "-"], "- is standard output, and an index is a folder"),
         (["demo", "-o", "-"], "- is standard output, and an index is a folder"),
-        (["export", "INDEX", "--format", "npz", "-o", "-"], "only jsonl and anserini can go to standard output"),
+        (["export", "INDEX", "--format", "ciff", "-o", "-"], "only jsonl and anserini can go to standard output"),
         (["delete", "INDEX", "--ids", "BINARY"], "this is not a UTF-8 text file"),
         (["delete", "INDEX", "--ids", "missing"], "missing: this file does not exist"),
         (["delete", "INDEX", "--ids", "FOLDER"], "this is a folder, not a file"),

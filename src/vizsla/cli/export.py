@@ -31,7 +31,7 @@ def export(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="jsonl, npz (scipy), arrays (numpy: dense and token vectors), ciff (Common Index File Format), "
+            help="jsonl, arrays (numpy: dense and token vectors), ciff (Common Index File Format), "
             "anserini (JsonVectorCollection of whole weights), elasticsearch or opensearch (bulk files).",
         ),
     ] = "jsonl",
