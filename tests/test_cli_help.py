@@ -79,7 +79,7 @@ def test_every_option_has_help_and_the_same_short_name_everywhere() -> None:
 )
 def test_an_option_of_several_verbs_means_the_same(name: str) -> None:
     uses = parameters()[name]
-    others = {"run interleave", "serve"}  # its convention depends on how it judges; its processes answer requests
+    others = {"serve"}  # its processes answer requests
     assert len(uses) > 1
     assert len({parameter.help for verb, parameter in uses if verb not in others}) == 1
 

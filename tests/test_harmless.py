@@ -132,7 +132,6 @@ FINE = [
     ("run", "overlap", *RUNS),
     ("run", "overlap", *RUNS, "--json"),
     ("run", "word-order", NAME, "--index", "b", "--shuffles", "1"),
-    ("run", "word-order", NAME, "--output", f"w{NAME}", "--shuffles", "1"),
     ("datasets", "--data", "."),
     ("datasets", "stats", NAME),
     ("qrels", "pool", NAME, *RUNS, "-o", f"s{NAME}.csv"),
