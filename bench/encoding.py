@@ -25,10 +25,13 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 from transformers import BertConfig, BertModel
 
-from vizsla.networks import Pooled, UniCoil, encoder_of, packed
-from vizsla.networks.inference import has_fast_bfloat16
-from vizsla.networks.onnx_export import write_network
-from vizsla.networks.session import OnnxNetwork
+from vizsla.neural.chunks import packed
+from vizsla.neural.encoder import encoder_of
+from vizsla.neural.heads.dense import Pooled
+from vizsla.neural.heads.unicoil import UniCoil
+from vizsla.neural.inference import has_fast_bfloat16
+from vizsla.neural.onnx_export import write_network
+from vizsla.neural.session import OnnxNetwork
 
 LONGEST = 256
 BUDGETS = (512, 2048, 8192)  # tokens in a batch of torch's

@@ -97,7 +97,8 @@ class Device:
         import torch
         from transformers import AutoModel
 
-        from vizsla.networks import Pooled, encoder_of
+        from vizsla.neural.encoder import encoder_of
+        from vizsla.neural.heads.dense import Pooled
 
         self.folder = folder
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -113,9 +114,9 @@ class Device:
         """[texts, width] the encoder's vectors in 16 bits."""
         import torch
 
-        from vizsla.networks import packed
+        from vizsla.neural.chunks import packed
         from vizsla.training import TokenCorpus
-        from vizsla.training.arrays.special_tokens import with_special_tokens
+        from vizsla.training.arrays.token_corpus import with_special_tokens
 
         texts = TokenCorpus(np.load(self.folder / f"{name}.npy"), np.load(self.folder / f"{name}_starts.npy"))
         out = torch.empty(len(texts), self.network.width, dtype=torch.float16, device=self.device)

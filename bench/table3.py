@@ -113,7 +113,7 @@ def kind_of(model: Model) -> str:
 
 def shape_of(folder: Path, heads: int) -> dict[str, int]:
     """The shape of a BERT-like network."""
-    from vizsla.networks.weights import read_weights
+    from vizsla.neural.weights import read_weights
 
     arrays = read_weights(folder)
     layers = {name.split(".layer.")[1].split(".")[0] for name in arrays if ".layer." in name}

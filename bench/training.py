@@ -21,7 +21,8 @@ import torch
 from transformers import BertConfig, BertModel
 
 from vizsla.errors import VizslaError
-from vizsla.networks import UniCoil, encoder_of, forward_operations
+from vizsla.neural.encoder import encoder_of, forward_operations
+from vizsla.neural.heads.unicoil import UniCoil
 from vizsla.training import CroppedPairs, Crops, SparseObjective, TokenCorpus, Trainer, TrainingSettings
 
 VOCABULARY, TOKENS = 30_522, 62  # and two special ones

@@ -212,7 +212,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     import torch
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("vizsla.networks.inference.has_fast_bfloat16", lambda _: False)
+    monkeypatch.setattr("vizsla.neural.inference.has_fast_bfloat16", lambda _: False)
     torch.manual_seed(7)
     return tmp_path / "cache" / "vizsla"
 
@@ -220,7 +220,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small model that training starts from."""
-    pytest.importorskip("onnx", reason="writing networks needs onnx")
     folder = tmp_path_factory.mktemp("start")
     small_model(folder / "network").save(folder / "model")
     return folder / "model"
@@ -245,7 +244,6 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def trained(start: Path, judged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cross-encoder that two steps have made of a small network."""
-    pytest.importorskip("transformers", reason="training needs the extra train")
     from vizsla.datasets import BeirDataset
     from vizsla.models import Reranker
     from vizsla.training import TrainingInputs, load_training_recipe, train

@@ -8,14 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
+import torch
+import transformers
 
 from vizsla.text import Analyzer
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
 
 TEXTS = ["A dog that points at birds.", "Taxes on vehicles, " * 30, "x", "Dogs and birds in a field"]
 WORDS = 3000

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
+import torch
+import transformers
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-
-from encoders import save_pieces  # noqa: E402
+from encoders import save_pieces
 
 SMALL = {"vocab_size": 400, "bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
 

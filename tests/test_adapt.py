@@ -7,20 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-pytest.importorskip("onnx", reason="writing networks needs onnx")
-pytest.importorskip("onnxruntime", reason="running networks needs onnxruntime")
-torch = pytest.importorskip("torch", reason="training needs torch")
-pytest.importorskip("transformers", reason="training needs transformers")
-
-from conftest import Cli  # noqa: E402
-from small import documents_of, small_dense  # noqa: E402
-from vizsla.datasets import Document  # noqa: E402
-from vizsla.errors import InputError, VizslaError  # noqa: E402
-from vizsla.models import BM25, Dense, LearnedSparse, Reranker, parse_model  # noqa: E402
-from vizsla.models import generator as generators  # noqa: E402
-from vizsla.text import Analyzer  # noqa: E402
-from vizsla.training import (  # noqa: E402
+from conftest import Cli
+from small import documents_of, small_dense
+from vizsla.datasets import Document
+from vizsla.errors import InputError, VizslaError
+from vizsla.models import BM25, Dense, LearnedSparse, Reranker, parse_model
+from vizsla.models import generator as generators
+from vizsla.text import Analyzer
+from vizsla.training import (
     MinedPairs,
     ScoredPairs,
     TokenCorpus,
@@ -28,10 +24,10 @@ from vizsla.training import (  # noqa: E402
     adaptation_recipe,
     load_training_recipe,
 )
-from vizsla.training.loop.losses import contrastive_loss, margin_mse_loss  # noqa: E402
-from vizsla.training.prepare import generated  # noqa: E402
-from vizsla.training.prepare.generated import GeneratedQueries, generated_pairs  # noqa: E402
-from vizsla.training.prepare.teacher import open_teacher, teacher_scores  # noqa: E402
+from vizsla.training.loop.objectives import contrastive_loss, margin_mse_loss
+from vizsla.training.prepare import generated
+from vizsla.training.prepare.generated import GeneratedQueries, generated_pairs
+from vizsla.training.prepare.teacher import open_teacher, teacher_scores
 
 CPU = torch.device("cpu")
 UNUSED = Path("/no/such/folder")  # where nothing is generated

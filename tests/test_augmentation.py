@@ -8,22 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-torch = pytest.importorskip("torch", reason="training needs torch")
-pytest.importorskip("transformers", reason="training needs transformers")
-pytest.importorskip("onnx", reason="writing networks needs onnx")
-
-from test_training import batch, same_in_processes, small_bert  # noqa: E402
-from vizsla.datasets import BeirDataset  # noqa: E402
-from vizsla.errors import InputError, VizslaError  # noqa: E402
-from vizsla.index import Index  # noqa: E402
-from vizsla.models import BM25, Augmenter, with_expansion  # noqa: E402
-from vizsla.networks import Adder, AugmentedQueries, encoder_of, packed  # noqa: E402
-from vizsla.networks import Augmenter as Network  # noqa: E402
-from vizsla.text import Analyzer  # noqa: E402
-from vizsla.training import (  # noqa: E402
+from test_training import batch, same_in_processes, small_bert
+from vizsla.datasets import BeirDataset
+from vizsla.errors import InputError, VizslaError
+from vizsla.index import Index
+from vizsla.models import BM25, Augmenter, with_expansion
+from vizsla.neural.chunks import packed
+from vizsla.neural.encoder import encoder_of
+from vizsla.neural.heads.augmenter import Adder, AugmentedQueries
+from vizsla.neural.heads.augmenter import Augmenter as Network
+from vizsla.text import Analyzer
+from vizsla.training import (
     AugmenterDev,
     AugmenterLoss,
     AugmenterObjective,
@@ -34,19 +33,19 @@ from vizsla.training import (  # noqa: E402
     QueryTerms,
     TokenCorpus,
 )
-from vizsla.training.arrays.bm25_rows import query_vectors, strongest  # noqa: E402
-from vizsla.training.arrays.sparse_rows import SparseRows  # noqa: E402
-from vizsla.training.kinds.augmenter import freeze_embeddings  # noqa: E402
-from vizsla.training.loop.objectives import Step  # noqa: E402
-from vizsla.training.prepare.augmenter import (  # noqa: E402
+from vizsla.training.arrays.augmenter import query_vectors, strongest
+from vizsla.training.arrays.products import SparseRows
+from vizsla.training.kinds.augmenter import (
     AugmenterDataSettings,
     CountedDataset,
     DatasetArrays,
     TermVocabulary,
     chosen_terms,
+    freeze_embeddings,
     surface_pieces,
 )
-from vizsla.training.prepare.base_model import base_encoder  # noqa: E402
+from vizsla.training.loop.objectives import Step
+from vizsla.training.prepare.base_model import base_encoder
 
 PIECES = Analyzer.parse("wordpiece")
 
@@ -365,7 +364,6 @@ def test_half_way_to_what_was_learnt() -> None:
 
 
 def test_embeddings_are_copied_and_frozen() -> None:
-    pytest.importorskip("transformers")
     encoder = base_encoder("bm26").network
     table = encoder.embeddings.word_embeddings.weight
     expected = table.detach().clone()
@@ -402,7 +400,6 @@ if distributed.is_main:
 
 @pytest.mark.slow
 def test_two_processes_learn_what_one_learns(tmp_path: Path) -> None:
-    pytest.importorskip("accelerate")
     made = same_in_processes(SHARED, Path(__file__).parent, tmp_path)
     for a, b in zip(*made, strict=True):
         assert torch.allclose(a, b, rtol=0, atol=1e-9)

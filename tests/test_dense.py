@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import transformers
 
 from conftest import Cli
 from vizsla.index import document_vectors, verify
@@ -24,10 +26,6 @@ DOCUMENTS: list[dict[str, Any]] = [
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A small dense model over BERT's word pieces, its weights at random."""
-    pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
     import torch
 
     from vizsla.models import Dense, Network
@@ -104,10 +102,6 @@ def test_a_query_of_no_known_token_says_so(cli: Cli, encoder: Any, tmp_path: Pat
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small encoder as sentence-transformers saves one."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
     from vizsla.text import Analyzer
 
     torch.manual_seed(1)
@@ -146,8 +140,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_encoder_of_others_gives_what_it_gives_there(
     checkpoint: Path, cache: Path, tmp_path: Path, pooling: str, runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
     from vizsla.models import Dense
 
     folder = tmp_path / "encoder"
@@ -155,7 +147,7 @@ def test_an_encoder_of_others_gives_what_it_gives_there(
     modes = {"pooling_mode_cls_token": "cls" in pooling, "pooling_mode_mean_tokens": "mean" in pooling}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 24, **modes}))
     monkeypatch.setenv("VIZSLA_RUNTIME", runtime)
-    monkeypatch.setattr("vizsla.networks.inference.has_fast_bfloat16", lambda _: False)
+    monkeypatch.setattr("vizsla.neural.inference.has_fast_bfloat16", lambda _: False)
     model = Dense.open(folder, "float32")
     width = 24 * len(pooling.split("+"))
     assert (model.dimensions, model.network.length, model.normalize) == (width, 32, True)
@@ -255,7 +247,6 @@ def test_two_encoders_for_one_model(encoder: Any, checkpoint: Path, cache: Path,
 
 
 def test_train_makes_a_dense_model(cli: Cli, judged: Path, start: Path, cache: Path, tmp_path: Path) -> None:  # noqa: ARG001
-    pytest.importorskip("torch")
     from vizsla.models import Dense, Model
 
     settings = ("training.batch_size=8", "training.steps=4", "training.warmup_steps=1", "training.precision=float32",

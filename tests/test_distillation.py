@@ -9,17 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="training needs torch")
-pytest.importorskip("transformers", reason="training needs transformers")
-pytest.importorskip("onnx", reason="writing networks needs onnx")
-pytest.importorskip("onnxruntime", reason="running networks needs onnxruntime")
-
-from small import documents_of  # noqa: E402
-from vizsla.datasets import BeirDataset, Document  # noqa: E402
-from vizsla.errors import VizslaError  # noqa: E402
-from vizsla.text import Analyzer  # noqa: E402
-from vizsla.training import (  # noqa: E402
+from small import documents_of
+from vizsla.datasets import BeirDataset, Document
+from vizsla.errors import VizslaError
+from vizsla.text import Analyzer
+from vizsla.training import (
     MinedPairs,
     ScoredPairs,
     TokenCorpus,
@@ -28,15 +24,12 @@ from vizsla.training import (  # noqa: E402
     TrainingRecipe,
     load_training_recipe,
 )
-from vizsla.training.arrays.batch import TrainingBatch  # noqa: E402
-from vizsla.training.arrays.scored_pairs import Margins  # noqa: E402
-from vizsla.training.loop.losses import contrastive_loss, kl_loss, own_margins, taught_loss  # noqa: E402
-from vizsla.training.loop.objectives import Step, loss_of  # noqa: E402
-from vizsla.training.loop.trainer import Report  # noqa: E402
-from vizsla.training.prepare import teacher as teachers  # noqa: E402
-from vizsla.training.prepare.score_file import kept_scores  # noqa: E402
-from vizsla.training.prepare.teacher import MarginSquares, open_teacher, open_teachers, teacher_scores  # noqa: E402
-from vizsla.training.settings import ContrastiveLoss  # noqa: E402
+from vizsla.training.arrays.pairs import Margins, TrainingBatch
+from vizsla.training.loop.objectives import Step, contrastive_loss, kl_loss, loss_of, own_margins, taught_loss
+from vizsla.training.loop.trainer import Report
+from vizsla.training.prepare import teacher as teachers
+from vizsla.training.prepare.teacher import MarginSquares, kept_scores, open_teacher, open_teachers, teacher_scores
+from vizsla.training.settings import ContrastiveLoss
 
 CPU = torch.device("cpu")
 SMALL = ["training.batch_size=8", "training.steps=4", "training.warmup_steps=1", "training.precision=float32",

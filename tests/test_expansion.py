@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from conftest import Cli
 from small import HIDDEN, small_weights
@@ -28,7 +29,7 @@ from vizsla.models import (
 )
 from vizsla.models import augmenter as augmenters
 from vizsla.models.augmenter import read_query
-from vizsla.networks.graph import Precision
+from vizsla.neural.onnx_graph import Precision
 from vizsla.text import Analyzer
 
 DOCUMENTS = [
@@ -160,10 +161,7 @@ def saved(
     ("tied", "rank", "weighs"), [(True, 0, True), (False, 0, True), (False, 8, True), (False, 0, False)]
 )
 def test_onnx_and_torch_add_the_same(tmp_path: Path, tied: bool, rank: int, weighs: bool) -> None:
-    pytest.importorskip("onnx")
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    from vizsla.networks.inference import TorchNetwork
+    from vizsla.neural.inference import TorchNetwork
 
     made = saved(tmp_path, tied=tied, rank=rank, weighs=weighs)
     by_torch = TorchNetwork(made.network.folder, "augmenter", 4, "cpu")
@@ -180,7 +178,6 @@ def test_onnx_and_torch_add_the_same(tmp_path: Path, tied: bool, rank: int, weig
 
 
 def test_an_augmenter_is_saved_with_a_model_and_by_itself(tmp_path: Path, cli: Cli) -> None:
-    pytest.importorskip("onnx")
     made = saved(tmp_path)
     made.save(tmp_path / "a")
     again = Augmenter.load(tmp_path / "a")
@@ -226,7 +223,6 @@ def test_augmenters_that_are_none(tmp_path: Path, cli: Cli, index: Index) -> Non
             (folder / "augmenter.json").write_text(content)
         code, _, said = cli("search", path, "dogs", "--expand", folder)
         assert (code, problem in said) == (2, True), said
-    pytest.importorskip("onnx")
     saved(tmp_path).save(tmp_path / "a")
     code, _, said = cli("search", path, "dogs", "--expand", tmp_path / "a")
     assert (code, "was trained for the analyzer wordpiece" in said) == (2, True)

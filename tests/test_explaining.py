@@ -10,7 +10,7 @@ from served import build, served
 from vizsla.errors import VizslaError
 from vizsla.index import Index, term_statistics
 from vizsla.models import parse_model
-from vizsla.models.sparse_component import TypedTerm, typed_terms
+from vizsla.models.components import TypedTerm, typed_terms
 from vizsla.runs import Explanation
 from vizsla.runs.filters import Filter
 from vizsla.text import Analyzer
@@ -39,7 +39,6 @@ def test_words_and_their_pieces() -> None:
 
 
 def test_a_learned_model_that_adds_terms(tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime", reason="running networks needs onnxruntime")
     folder = build(tmp_path / "x.index", DOCUMENTS, parse_model("vizsla-sparse"))
     with Index.open(folder) as index:
         words, learned = index.explain("which Vizslas retrieve", "1").parts

@@ -11,8 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("transformers")
-
 import vizsla.models.reranker as rerankers
 from conftest import Cli
 from vizsla.errors import VizslaError

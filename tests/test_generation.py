@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from generators import tiny_causal, tiny_seq2seq, torch, transformers
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.generator import CheckpointGenerator, Sampling, open_generator
-from vizsla.networks.sampling import next_tokens
+from vizsla.neural.generation import next_tokens
 
 PASSAGES = [
     "A dog that points at birds.",

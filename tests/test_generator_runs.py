@@ -13,10 +13,10 @@ from generators import tiny_causal, tiny_seq2seq, torch
 from vizsla.datasets import BeirDataset
 from vizsla.errors import VizslaError
 from vizsla.models.generator import CheckpointGenerator, Sampling
-from vizsla.networks import packed
-from vizsla.networks.generator import Generator
+from vizsla.neural.chunks import packed
+from vizsla.neural.generation import Generator
 from vizsla.training import TrainingInputs, load_training_recipe, train
-from vizsla.training.prepare.generation import generation_pairs
+from vizsla.training.kinds.generator import generation_pairs
 
 PAIRS = [
     ("A dog that points at birds.", "which dog points"),
@@ -46,12 +46,12 @@ def recipe(base: Path, *changes: str) -> Any:
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma", "t5", "bart"])
 def test_the_loss_is_that_of_transformers_on_the_targets(tmp_path: Path, kind: str) -> None:
-    from vizsla.encoders.generator import GeneratorCheckpoint
+    from vizsla.neural.checkpoints.generator import GeneratorCheckpoint
 
     seq2seq = kind in ("t5", "bart")
     folder = (tiny_seq2seq if seq2seq else tiny_causal)(tmp_path / kind, kind)
     checkpoint = GeneratorCheckpoint.read(folder)
-    from vizsla.networks.generator import open_model
+    from vizsla.neural.generation import open_model
 
     network = Generator(open_model(folder, seq2seq), seq2seq)
     pairs = generation_pairs(PAIRS, checkpoint, 16)

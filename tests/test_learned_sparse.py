@@ -10,15 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("onnx", reason="writing networks needs onnx")
-pytest.importorskip("onnxruntime", reason="running networks needs onnxruntime")
-
 from small import documents_of, small_model
 from vizsla.errors import InputError, VizslaError
 from vizsla.index import Index, verify
 from vizsla.models import BM25, AutoWeightedSum, LearnedSparse, Model, Network, expression, parse_model
-from vizsla.models.impacts import Impacts
 from vizsla.models.model import Part
+from vizsla.models.sums import Impacts
 
 TEXTS = [
     "Dogs bark at night.",
@@ -70,8 +67,7 @@ def test_what_is_too_long_is_cut(small: LearnedSparse) -> None:
 
 
 def test_torch_makes_the_same_of_the_same_file(small: LearnedSparse) -> None:
-    pytest.importorskip("torch")
-    from vizsla.networks.inference import TorchNetwork
+    from vizsla.neural.inference import TorchNetwork
 
     numbers = small.pieces.numbers
     texts = [[101, *(numbers[p] for p in ("dog", "bark", "cat", "night")[:n]), 102] for n in (1, 4, 0, 3)]

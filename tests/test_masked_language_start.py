@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import transformers
 
-torch = pytest.importorskip("torch", reason="training needs torch")
-transformers = pytest.importorskip("transformers", reason="training needs transformers")
-pytest.importorskip("onnx", reason="writing networks needs onnx")
-
-from conftest import Cli  # noqa: E402
-from small import VOCABULARY  # noqa: E402
-from vizsla.encoders.checkpoint import find_checkpoint  # noqa: E402
-from vizsla.errors import InputError  # noqa: E402
-from vizsla.networks import packed  # noqa: E402
-from vizsla.text import Analyzer  # noqa: E402
-from vizsla.training.prepare.base_model import base_sparse_network  # noqa: E402
+from conftest import Cli
+from small import VOCABULARY
+from vizsla.errors import InputError
+from vizsla.neural.checkpoints.checkpoint import find_checkpoint
+from vizsla.neural.chunks import packed
+from vizsla.text import Analyzer
+from vizsla.training.prepare.base_model import base_sparse_network
 
 SIZES = {
     "hidden_size": 16,

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from vizsla.errors import InputError, VizslaError
 from vizsla.models import BM25, MODELS, Model, Part, PrecomputedVectors, Spar, Sum, parse_model
 from vizsla.models.expressions import expression
-from vizsla.models.lengths import lucene_codes, lucene_lengths
-from vizsla.models.statistics import CountedStatistics, load_statistics, save_statistics
+from vizsla.models.statistics import CountedStatistics, load_statistics, lucene_codes, lucene_lengths, save_statistics
 from vizsla.vectors import Quantiser
 from waiting import calls_of
 
@@ -222,7 +221,7 @@ def test_models_take_the_options_they_say(monkeypatch: pytest.MonkeyPatch) -> No
     def absent(which: str) -> None:
         raise VizslaError(f"there is no {which}")
 
-    monkeypatch.setattr("vizsla.encoders.checkpoint.find_checkpoint", absent)
+    monkeypatch.setattr("vizsla.neural.checkpoints.checkpoint.find_checkpoint", absent)
     values = {"analyzer": "standard", "variant": "bm25l", "lengths": "exact", "quantiser": "range:5:9:ceil"}
     values |= {"dense": "sketch", "lexical": "bm25", "combine": "concat", "length": "8", "pooling": "mean"}
     values |= {"precision": "int8", "similarity": "dot", "preset": "dpr", "width": "128", "query_length": "8"}

@@ -7,12 +7,12 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="networks need torch")
-pytest.importorskip("transformers", reason="networks need transformers")
-
-from test_training import VOCABULARY, batch, small_bert, small_network, vectors  # noqa: E402
-from vizsla.networks import Padded, Splade, TiedHead, encoder_of, packed  # noqa: E402
+from test_training import VOCABULARY, batch, small_bert, small_network, vectors
+from vizsla.neural.chunks import packed
+from vizsla.neural.encoder import Padded, encoder_of
+from vizsla.neural.heads.splade import Splade, TiedHead
 
 
 def test_packed_texts_are_encoded_as_padded_ones() -> None:
@@ -38,8 +38,8 @@ def test_attention_in_short_texts() -> None:
     pytest.importorskip("triton", reason="kernels for the GPU need triton")
     code = """
 import torch
-from vizsla.networks.attention import short_attention
-from vizsla.networks.encoder import attend
+from vizsla.neural.attention import short_attention
+from vizsla.neural.encoder import attend
 torch.manual_seed(0)
 lengths = torch.tensor([1, 3, 17, 30])
 starts = torch.cat([torch.zeros(1), lengths.cumsum(0)]).int()
@@ -71,7 +71,7 @@ def test_splade_pools_the_maximum_over_what_is_there() -> None:
 
 def test_pooling_without_all_logits_is_plain_pooling(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same values and gradients as with the logits of all tokens in memory, in groups of a few texts."""
-    monkeypatch.setattr("vizsla.networks.splade._TOGETHER", 20)
+    monkeypatch.setattr("vizsla.neural.heads.splade._TOGETHER", 20)
     made = []
     for plain in (False, True):
         encoder = encoder_of(small_bert().double())

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("onnx", reason="writing networks needs onnx")
-pytest.importorskip("onnxruntime", reason="running networks needs onnxruntime")
-torch = pytest.importorskip("torch", reason="networks are compared with torch's")
-transformers = pytest.importorskip("transformers", reason="networks are compared with transformers'")
+from vizsla.errors import InputError, VizslaError
+from vizsla.neural.chunks import packed
+from vizsla.neural.encoder import Padded
+from vizsla.neural.heads.splade import Splade, TiedHead
+from vizsla.neural.heads.unicoil import UniCoil
+from vizsla.neural.onnx_export import write_network
+from vizsla.neural.session import OnnxNetwork, batches
+from vizsla.neural.weights import NETWORK, SHARES, WEIGHTS, copy_weights, read_weights, share
 
-from vizsla.errors import InputError, VizslaError  # noqa: E402
-from vizsla.networks import Padded, Splade, TiedHead, UniCoil, packed  # noqa: E402
-from vizsla.networks.onnx_export import write_network  # noqa: E402
-from vizsla.networks.session import OnnxNetwork, batches  # noqa: E402
-from vizsla.networks.weights import NETWORK, SHARES, WEIGHTS, copy_weights, read_weights, share  # noqa: E402
-
-VOCABULARY, LONGEST, SILENT = 200, 40, (0, 1)
+VOCABULARY, LONGEST, SPECIAL_TOKENS = 200, 40, (0, 1)
 CLOSE = 0.08
 """The error of 8 bits as a part of the spread of the weights: half of this, or several times as much with a bug."""
 
@@ -57,7 +57,7 @@ def small_network(kind: str) -> UniCoil | Splade:
     bert = transformers.BertModel(config, add_pooling_layer=False)
     encoder = Padded(bert)
     head = TiedHead(bert.embeddings.word_embeddings, 64, shift=0.3)
-    network = UniCoil(encoder, silent=SILENT) if kind == "unicoil" else Splade(encoder, head)
+    network = UniCoil(encoder, special_tokens=SPECIAL_TOKENS) if kind == "unicoil" else Splade(encoder, head)
     with torch.no_grad():
         for name, values in network.named_parameters():
             if name.startswith("weigh.") or "decoder" in name:
@@ -94,7 +94,15 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opener:
             folder = made[kind, precision] = tmp_path_factory.mktemp("network")
             weights = arrays(small_network(kind))
             sample = texts(99, 30)
-            write_network(folder, weights, kind, attention_heads=4, precision=precision, silent=SILENT, sample=sample)
+            write_network(
+                folder,
+                weights,
+                kind,
+                attention_heads=4,
+                precision=precision,
+                special_tokens=SPECIAL_TOKENS,
+                sample=sample,
+            )
         return OnnxNetwork(made[kind, precision], threads)
 
     return network
@@ -157,7 +165,7 @@ def test_a_network_may_leave_out_what_another_has(tmp_path: Path) -> None:
     weights = arrays(small_network("unicoil"))
     for name, shift in (("one", 0.0), ("other", 0.5)):
         changed = {**weights, "weigh.bias": weights["weigh.bias"] + shift}
-        write_network(tmp_path / name, changed, "unicoil", attention_heads=4, silent=SILENT)
+        write_network(tmp_path / name, changed, "unicoil", attention_heads=4, special_tokens=SPECIAL_TOKENS)
     ids, lengths = np.arange(5, 17).reshape(2, 6), np.array([6, 4])
     expected = OnnxNetwork(tmp_path / "other").run(ids, lengths)
     whole = (tmp_path / "other" / WEIGHTS).read_bytes()
@@ -185,7 +193,9 @@ def test_a_sample_keeps_channels_that_run_high_from_drowning_the_others(tmp_path
     expected = np.concatenate([by_torch(network, row) for row in rows])
     errors = []
     for name, sample in (("without", []), ("with", texts(99))):
-        write_network(tmp_path / name, arrays(network), "unicoil", attention_heads=4, silent=SILENT, sample=sample)
+        write_network(
+            tmp_path / name, arrays(network), "unicoil", attention_heads=4, special_tokens=SPECIAL_TOKENS, sample=sample
+        )
         found = OnnxNetwork(tmp_path / name, 1).weights(*ragged(rows))
         errors.append(np.sqrt(np.mean((found - expected) ** 2)) / expected.std())
     assert errors[1] < CLOSE
@@ -205,7 +215,7 @@ def test_ragged_texts_come_back_in_their_order(lengths: list[int], budget: int, 
     network = opened("unicoil", "float32", threads)
     found = network.weights(ids, offsets, budget)
     assert found.shape == ids.shape
-    assert (found[np.isin(ids, SILENT)] == 0).all()
+    assert (found[np.isin(ids, SPECIAL_TOKENS)] == 0).all()
     vectors = opened("splade", "float32", threads)
     words, weights, starts = vectors.vectors(ids, offsets, budget)
     assert len(starts) == len(rows) + 1
@@ -281,7 +291,7 @@ def test_without_onnxruntime_the_package_is_named(tmp_path: Path, monkeypatch: p
 def test_heads_are_looked_up_without_torch() -> None:
     code = (
         "import sys; sys.modules['torch'] = sys.modules['onnx'] = sys.modules['onnxruntime'] = None\n"
-        "from vizsla.networks.heads import HEADS\n"
+        "from vizsla.neural.heads import HEADS\n"
         "print({entry.name: entry.make().gives for entry in HEADS if entry.help})"
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout

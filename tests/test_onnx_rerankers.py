@@ -12,16 +12,13 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-pytest.importorskip("onnxruntime")
-pytest.importorskip("transformers")
-
 from conftest import Cli
 from onnx_cross import WORDS, by_hand, quantise, save_network, save_tokenizer
-from vizsla.encoders.packages import CROSS_ENCODER, package_of
 from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.models import Reranker
-from vizsla.networks.pair_session import OnnxPairSession
+from vizsla.neural.checkpoints.packages import CROSS_ENCODER, package_of
+from vizsla.neural.onnx_pairs import OnnxPairSession
 from vizsla.recipes import check, load_recipe
 from vizsla.retrievers import RerankedRetriever
 

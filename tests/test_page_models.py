@@ -31,7 +31,6 @@ def browser() -> Iterator[Browser]:
 
 
 def test_why_with_a_learned_model(browser: Browser, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime", reason="running networks needs onnxruntime")
     folder = build(tmp_path / "x.index", DOCUMENTS, parse_model("vizsla-sparse"))
     with served({"x": folder}, limits=SLOW) as client, opened(browser, client.url + "/") as page:
         page.goto("?q=which+Vizslas+retrieve+zyxgame")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from vizsla.errors import VizslaError
 from vizsla.expansion import PRESETS
 from vizsla.models import MODELS
 from vizsla.training import load_training_recipe
-from vizsla.training.schema import keys_of
+from vizsla.training.settings import keys_of
 
 
 def settings_of(recipe: str) -> dict[str, object]:
@@ -43,8 +44,7 @@ def test_repbert_as_in_its_paper() -> None:
 
 
 def test_dropout_changes_training_alone(start: Path) -> None:
-    torch = pytest.importorskip("torch")
-    from vizsla.networks import packed
+    from vizsla.neural.chunks import packed
     from vizsla.training.kinds.dense import DenseNetwork, dense_network
 
     ids = torch.arange(2000, 2012).view(2, 6)

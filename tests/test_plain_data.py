@@ -11,10 +11,10 @@ import pytest
 
 import vizsla
 from vizsla import Index, VizslaError, parse_model
-from vizsla.encoders.network import Network
 from vizsla.errors import CollectionError, InputError
 from vizsla.index import verify
 from vizsla.models import Model
+from vizsla.neural.network import Network
 from vizsla.plain_data import MAX_LEVELS, parse_json, parse_settings, parse_yaml
 from vizsla.recipes import load_recipe
 from vizsla.text.tokenizers import WordPiece

@@ -6,27 +6,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
-pytest.importorskip("onnx")
-
-from hypothesis import given  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
-
-from conftest import Cli  # noqa: E402
-from small import documents_of  # noqa: E402
-from test_training import VOCABULARY, small_bert  # noqa: E402
-from vizsla.encoders.piece_vectors import PieceVectors  # noqa: E402
-from vizsla.errors import InputError, VizslaError  # noqa: E402
-from vizsla.index import Index  # noqa: E402
-from vizsla.models import LearnedSparse, parse_model  # noqa: E402
-from vizsla.networks import Splade, TiedHead, encoder_of, packed  # noqa: E402
-from vizsla.networks.chunks import pieces_apart  # noqa: E402
-from vizsla.networks.heads.base import RULED_OUT  # noqa: E402
-from vizsla.networks.onnx_export import write_network  # noqa: E402
-from vizsla.networks.session import OnnxNetwork  # noqa: E402
-from vizsla.networks.weights import read_weights  # noqa: E402
+from conftest import Cli
+from small import documents_of
+from test_training import VOCABULARY, small_bert
+from vizsla.errors import InputError, VizslaError
+from vizsla.index import Index
+from vizsla.models import LearnedSparse, parse_model
+from vizsla.neural.chunks import (
+    packed,
+    pieces_apart,
+)
+from vizsla.neural.encoder import encoder_of
+from vizsla.neural.heads.base import RULED_OUT
+from vizsla.neural.heads.splade import Splade, TiedHead
+from vizsla.neural.onnx_export import write_network
+from vizsla.neural.query_tables import PieceVectors
+from vizsla.neural.session import OnnxNetwork
+from vizsla.neural.weights import read_weights
 
 
 def small_splade() -> Splade:

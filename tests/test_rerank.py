@@ -9,14 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
-
 from conftest import Cli
 from vizsla.evaluation import evaluate, evaluate_at_depths
 from vizsla.index import Index
 from vizsla.models import Reranker
-from vizsla.networks.weights import read_tensors, write_arrays
+from vizsla.neural.weights import read_tensors, write_arrays
 from vizsla.retrievers import pair_scores, rerank, rerank_by_scores, rerank_hits
 from vizsla.runs import Qrels, Run
 

@@ -9,19 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
-
-from conftest import Cli  # noqa: E402
-from small import SMALL_CROSS  # noqa: E402
-from vizsla.datasets import BeirDataset, Document  # noqa: E402
-from vizsla.errors import VizslaError  # noqa: E402
-from vizsla.models import Reranker, field_text  # noqa: E402
-from vizsla.networks.joint import joint_ids, joint_pairs  # noqa: E402
-from vizsla.training import (  # noqa: E402
+from conftest import Cli
+from small import SMALL_CROSS
+from vizsla.datasets import BeirDataset, Document
+from vizsla.errors import VizslaError
+from vizsla.models import Reranker, field_text
+from vizsla.neural.heads.cross import joint_ids, joint_pairs
+from vizsla.training import (
     CrossEncoderData,
     CrossEncoderPairs,
     Distributed,
@@ -34,11 +32,10 @@ from vizsla.training import (  # noqa: E402
     TrainingSettings,
     load_training_recipe,
 )
-from vizsla.training.arrays.scored_pairs import ScoredPairs  # noqa: E402
-from vizsla.training.kinds.cross_encoder import cross_encoder_network  # noqa: E402
-from vizsla.training.loop.losses import group_taught_loss  # noqa: E402
-from vizsla.training.prepare.answers import AnsweredQueries  # noqa: E402
-from vizsla.training.prepare.cross_encoder import cross_encoder_data  # noqa: E402
+from vizsla.training.arrays.pairs import ScoredPairs
+from vizsla.training.kinds.cross_encoder import cross_encoder_data, cross_encoder_network
+from vizsla.training.loop.objectives import group_taught_loss
+from vizsla.training.prepare.judged import AnsweredQueries
 
 CPU = torch.device("cpu")
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("cache")
 @settings(max_examples=40)
 @given(seed=st.integers(0, 1000), tokens=st.integers(1, 6))
 def test_what_is_pooled(seed: int, tokens: int) -> None:
-    from vizsla.networks.texts import pool
+    from vizsla.neural.text_encoder import pool
 
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(3, tokens, 4)).astype(np.float32)

@@ -14,16 +14,14 @@ import pytest
 from conftest import Cli
 from generators import tiny_seq2seq, torch, transformers
 from test_generation import PASSAGES, _slow
-from vizsla.encoders.bart import read_quantised
-from vizsla.encoders.generator import GeneratorCheckpoint
 from vizsla.errors import InputError, VizslaError
 from vizsla.models import generator as generators
 from vizsla.models.generator import CheckpointGenerator, Sampling, export_generator, open_generator
-from vizsla.networks.arrays import read_checkpoint
-from vizsla.networks.sampling import next_tokens
-from vizsla.networks.seq2seq_graph import DECODER, ENCODER, FILES
-from vizsla.networks.seq2seq_session import OnnxGenerator, _Sampling, _States
-from vizsla.networks.weights import WEIGHTS
+from vizsla.neural.checkpoints.bart import read_quantised
+from vizsla.neural.checkpoints.generator import GeneratorCheckpoint
+from vizsla.neural.generation import next_tokens
+from vizsla.neural.seq2seq_onnx import DECODER, ENCODER, FILES, OnnxGenerator, _Sampling, _States
+from vizsla.neural.weights import WEIGHTS, read_checkpoint
 
 KEYS = list("abcde")
 ENDS = list(range(3, 400, 6))  # so that texts of a model at random end, too
@@ -144,7 +142,7 @@ def test_texts_depend_on_their_key_alone(small: CheckpointGenerator, monkeypatch
     assert small.generate(PASSAGES, Sampling(texts=6, max_tokens=10, seed=1), KEYS) != first
     assert small.generate([], sampling) == []
     monkeypatch.setattr(small.running, "threads", 3)
-    monkeypatch.setattr("vizsla.networks.seq2seq_session._TEXTS", 6)
+    monkeypatch.setattr("vizsla.neural.seq2seq_onnx._TEXTS", 6)
     assert small.generate(PASSAGES, sampling, KEYS) == first
 
 
@@ -249,6 +247,6 @@ def test_opening_needs_all_of_the_network(small: CheckpointGenerator, monkeypatc
     assert isinstance(small.running, OnnxGenerator)
     assert {ENCODER, DECODER, WEIGHTS} < {file.name for file in small.checkpoint.folder.iterdir()}
     assert not (small.checkpoint.folder / "model.safetensors").exists()
-    monkeypatch.setattr("vizsla.encoders.network.find_spec", lambda _: None)
+    monkeypatch.setattr("vizsla.neural.network.find_spec", lambda _: None)
     with pytest.raises(VizslaError, match="needs onnxruntime; install it with: pip install onnxruntime"):
         open_generator(small.checkpoint.folder).generate(["x"])

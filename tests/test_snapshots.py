@@ -193,8 +193,8 @@ SNAPSHOTS: dict[str, Callable[[], Iterator[str]]] = {
 
 @pytest.mark.parametrize("name", SNAPSHOTS)
 def test_what_users_rely_on_is_as_written_down(name: str) -> None:
-    before = (FOLDER / name).read_text().splitlines()
-    now = "\n".join(SNAPSHOTS[name]()).splitlines()
+    before = (FOLDER / name).read_text().rstrip().splitlines()
+    now = "\n".join(SNAPSHOTS[name]()).rstrip().splitlines()
     changes = [line for line in difflib.unified_diff(before, now, lineterm="", n=0) if line[:3] not in ("---", "+++")]
     assert changes == [], "if this is meant, say so in CHANGELOG.md and run `make snapshots`"
 
@@ -202,6 +202,6 @@ def test_what_users_rely_on_is_as_written_down(name: str) -> None:
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for file, lines in SNAPSHOTS.items():
-        (FOLDER / file).write_text("\n".join(lines()) + "\n")
+        (FOLDER / file).write_text("\n".join(lines()).rstrip() + "\n")
         print(os.path.relpath(FOLDER / file), file=sys.stderr)
     print(f"snapshots of Vizsla {vizsla.__version__} written", file=sys.stderr)

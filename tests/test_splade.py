@@ -30,13 +30,13 @@ from sparse_encoders import (
     save_masked_language,
     save_splade,
 )
-from vizsla.encoders.masked_language import MaskedLanguage
-from vizsla.encoders.term_weights import TermWeights
 from vizsla.errors import InputError, VizslaError
 from vizsla.index import Index, verify
 from vizsla.models import Dense, Model, Network, Splade, expression, parse_model
 from vizsla.models.saving import save_model
-from vizsla.networks.weights import write_arrays
+from vizsla.neural.query_tables import TermWeights
+from vizsla.neural.transformer import MaskedLanguage
+from vizsla.neural.weights import write_arrays
 
 pytestmark = pytest.mark.usefixtures("cache")
 VARIANTS = list(product(("max", "sum"), ("relu", "log1p_relu")))

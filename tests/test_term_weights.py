@@ -12,16 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("onnx", reason="writing networks needs onnx")
-pytest.importorskip("onnxruntime", reason="running networks needs onnxruntime")
+import torch
 
 from conftest import Cli
 from small import documents_of, small_weights
 from vizsla.errors import VizslaError
 from vizsla.index import Index, verify
 from vizsla.models import DeepCT, LearnedSparse, Model, Network, Sparta, expression, parse_model
-from vizsla.networks.session import OnnxNetwork
+from vizsla.neural.session import OnnxNetwork
 
 TEXTS = ["Dogs bark at night.", "A cat sleeps; the dog barks, barks and barks.", "", "Quantum chromodynamics!", "the"]
 
@@ -91,9 +89,7 @@ def test_no_word_is_lost_by_default(deepct: DeepCT, tmp_path: Path) -> None:
 @pytest.mark.parametrize("head", ["deepct", "sparta"])
 def test_torch_and_onnxruntime_make_the_same(head: str, tmp_path: Path) -> None:
     """In 32-bit floats exactly; in 8 bits up to a part of the spread."""
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    from vizsla.networks.inference import TorchNetwork
+    from vizsla.neural.inference import TorchNetwork
 
     rng = np.random.default_rng(1)
     texts = [np.array([101, *rng.integers(1000, 3000, n), 102]) for n in (1, 40, 0, 13)]
@@ -120,9 +116,8 @@ def dense(vectors: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # some processors multiply 16-bit floats the slow way
 def test_spartas_network_is_its_formula() -> None:
-    torch = pytest.importorskip("torch")
-    from vizsla.networks import packed
-    from vizsla.networks.inference import load
+    from vizsla.neural.chunks import packed
+    from vizsla.neural.inference import load
 
     weights = {n: a for n, a in small_weights().items() if not n.startswith("weigh.")}
     network = load({**weights, "shift": np.array([-3.0], np.float32)}, "sparta", 4)
@@ -204,7 +199,7 @@ for name in ("deepct", "sparta"):
 
 
 def test_without_a_runtime_its_name_is_said(deepct: DeepCT, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vizsla.encoders.network.find_spec", lambda _: None)
+    monkeypatch.setattr("vizsla.neural.network.find_spec", lambda _: None)
     with Index.create(tmp_path / "i", deepct) as index, pytest.raises(VizslaError, match="pip install onnxruntime"):
         index.add(documents_of(1))
 
@@ -229,10 +224,9 @@ def test_wrong_networks_and_options(deepct: DeepCT, sparta: Sparta, start: Path)
 
 def test_targets_are_shares_of_relevant_queries(tmp_path: Path) -> None:
     """Two queries answer one document: a word that both have, in any form, has the target 1, one of one 0.5."""
-    pytest.importorskip("torch")
     from vizsla.datasets import BeirDataset
     from vizsla.text import Analyzer
-    from vizsla.training.prepare.term_targets import term_targets
+    from vizsla.training.kinds.deepct import term_targets
 
     (tmp_path / "qrels").mkdir()
     texts = {"a": "The dog's barking annoyed chromodynamics.", "b": "Nobody asks."}
@@ -256,7 +250,6 @@ def test_targets_are_shares_of_relevant_queries(tmp_path: Path) -> None:
 
 def test_a_query_that_finds_nothing_counts_0_on_dev() -> None:
     """As in an index: documents without any of its words do not fill its ranking."""
-    torch = pytest.importorskip("torch")
     from vizsla.training.arrays.term_targets import TermDev
     from vizsla.training.arrays.token_corpus import TokenCorpus
     from vizsla.training.settings import CountSettings
@@ -276,7 +269,6 @@ def test_a_query_that_finds_nothing_counts_0_on_dev() -> None:
 
 
 def test_spartas_dev_figure_is_that_of_the_terms_an_index_keeps() -> None:
-    torch = pytest.importorskip("torch")
     from vizsla.training.arrays.dev_set import DevSet
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
@@ -301,8 +293,6 @@ def test_spartas_dev_figure_is_that_of_the_terms_an_index_keeps() -> None:
 
 
 def test_training_deepct(cli: Cli, judged: Path, start: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
     from vizsla.datasets import BeirDataset
     from vizsla.evaluation import evaluate
     from vizsla.training import resumed_recipe
@@ -337,8 +327,6 @@ def test_training_deepct(cli: Cli, judged: Path, start: Path, tmp_path: Path) ->
 
 
 def test_expanded_documents_are_trained_on_and_searched(cli: Cli, judged: Path, start: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
     expanded = tmp_path / "expanded"
     shutil.copytree(judged, expanded)
     documents = [json.loads(line) for line in (expanded / "corpus.jsonl").read_text().splitlines()]

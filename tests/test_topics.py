@@ -6,23 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="training needs torch")
-pytest.importorskip("transformers", reason="training needs transformers")
-pytest.importorskip("onnx", reason="writing networks needs onnx")
-pytest.importorskip("onnxruntime", reason="running networks needs onnxruntime")
-
-from test_distillation import inputs_of, recipe_of, whole_and_resumed  # noqa: E402
-from vizsla.datasets import BeirDataset  # noqa: E402
-from vizsla.errors import VizslaError  # noqa: E402
-from vizsla.text import Analyzer  # noqa: E402
-from vizsla.training import MinedPairs, ScoredPairs, TokenCorpus, TopicPairs, load_training_recipe  # noqa: E402
-from vizsla.training.arrays.clusters import k_means  # noqa: E402
-from vizsla.training.arrays.topic_pairs import bin_sizes  # noqa: E402
-from vizsla.training.loop.losses import in_batch_margin_mse_loss  # noqa: E402
-from vizsla.training.prepare.judged import judged_texts  # noqa: E402
-from vizsla.training.prepare.teacher import TeacherSettings, open_teacher, teacher_scores  # noqa: E402
-from vizsla.training.prepare.topics import teacher_vectors  # noqa: E402
+from test_distillation import inputs_of, recipe_of, whole_and_resumed
+from vizsla.datasets import BeirDataset
+from vizsla.errors import VizslaError
+from vizsla.text import Analyzer
+from vizsla.training import MinedPairs, ScoredPairs, TokenCorpus, TopicPairs, load_training_recipe
+from vizsla.training.arrays.topic_pairs import bin_sizes, k_means
+from vizsla.training.kinds.dense import teacher_vectors
+from vizsla.training.loop.objectives import in_batch_margin_mse_loss
+from vizsla.training.prepare.judged import judged_texts
+from vizsla.training.prepare.teacher import TeacherSettings, open_teacher, teacher_scores
 
 CPU = torch.device("cpu")
 

@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from conftest import Cli  # noqa: E402
-from small import SMALL_TRAINING  # noqa: E402
-from vizsla.datasets import Document  # noqa: E402
-from vizsla.errors import VizslaError  # noqa: E402
-from vizsla.models import BM25, Dense, Model, Spar  # noqa: E402
-from vizsla.networks import Towers, WithFrozenCompanion, packed  # noqa: E402
-from vizsla.text.sentences import sentences_of  # noqa: E402
-from vizsla.training import MinedPairs, TokenCorpus, Trainer, TrainingSettings, load_training_recipe  # noqa: E402
-from vizsla.training.arrays.special_tokens import with_special_tokens  # noqa: E402
-from vizsla.training.kinds.dense import DenseNetwork, dense_network, network_of  # noqa: E402
-from vizsla.training.loop.losses import margin_loss  # noqa: E402
-from vizsla.training.prepare.base_model import base_encoder  # noqa: E402
-from vizsla.training.prepare.distillation import (  # noqa: E402
+from conftest import Cli
+from small import SMALL_TRAINING
+from vizsla.datasets import Document
+from vizsla.errors import VizslaError
+from vizsla.models import BM25, Dense, Model, Spar
+from vizsla.neural.chunks import packed
+from vizsla.neural.heads.dense import Towers, WithFrozenCompanion
+from vizsla.text.sentences import sentences_of
+from vizsla.training import MinedPairs, TokenCorpus, Trainer, TrainingSettings, load_training_recipe
+from vizsla.training.arrays.token_corpus import with_special_tokens
+from vizsla.training.kinds.dense import DenseNetwork, dense_network, network_of
+from vizsla.training.loop.objectives import margin_loss
+from vizsla.training.prepare.base_model import base_encoder
+from vizsla.training.prepare.distillation import (
     DistillationSettings,
     distillation_data,
     drawn_queries,

@@ -6,10 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("onnx", reason="writing networks needs onnx")
-pytest.importorskip("onnxruntime", reason="running networks needs onnxruntime")
-pytest.importorskip("torch", reason="training needs torch")
+import transformers
 
 import vizsla
 from conftest import Cli
@@ -73,7 +70,8 @@ def test_a_query_without_a_network(cli: Cli, judged: Path, start: Path, tmp_path
     """The weights of a query are learnt, saved and searched with; no network reads it."""
     import torch
 
-    from vizsla.networks import SpladeDoc, packed
+    from vizsla.neural.chunks import packed
+    from vizsla.neural.heads.splade import SpladeDoc
     from vizsla.training.prepare.base_model import base_sparse_network
 
     network = base_sparse_network(str(start), "splade-doc").network
@@ -101,7 +99,6 @@ def test_a_query_without_a_network(cli: Cli, judged: Path, start: Path, tmp_path
 
 
 def test_training_starts_from_an_encoder_of_transformers(tmp_path: Path, corpus: Path, cli: Cli) -> None:
-    transformers = pytest.importorskip("transformers")
     config = transformers.BertConfig(
         vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
     )

@@ -10,15 +10,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import transformers
 
-torch = pytest.importorskip("torch", reason="training needs torch")
-transformers = pytest.importorskip("transformers", reason="training needs transformers")
-
-from vizsla.errors import InputError, VizslaError  # noqa: E402
-from vizsla.networks import PackedBert, Padded, Splade, TiedHead, UniCoil, encoder_of, packed  # noqa: E402
-from vizsla.networks.colbert import TokenProjection  # noqa: E402
-from vizsla.networks.late_interaction import Framing, LateInteraction  # noqa: E402
-from vizsla.training import (  # noqa: E402
+from vizsla.errors import InputError, VizslaError
+from vizsla.neural.chunks import packed
+from vizsla.neural.encoder import PackedBert, Padded, encoder_of
+from vizsla.neural.heads.colbert import (
+    Framing,
+    LateInteraction,
+    TokenProjection,
+)
+from vizsla.neural.heads.splade import Splade, TiedHead
+from vizsla.neural.heads.unicoil import UniCoil
+from vizsla.training import (
     ContrastiveLoss,
     ContrastiveObjective,
     CroppedPairs,
@@ -30,10 +35,10 @@ from vizsla.training import (  # noqa: E402
     TrainingSettings,
     train_masked_lm,
 )
-from vizsla.training.arrays.sparse_rows import SparseRows  # noqa: E402
-from vizsla.training.arrays.special_tokens import with_special_tokens  # noqa: E402
-from vizsla.training.loop.gradient_cache import cached_backward  # noqa: E402
-from vizsla.training.loop.losses import contrastive_loss, info_nce  # noqa: E402
+from vizsla.training.arrays.products import SparseRows
+from vizsla.training.arrays.token_corpus import with_special_tokens
+from vizsla.training.loop.objectives import contrastive_loss, info_nce
+from vizsla.training.loop.trainer import cached_backward
 
 VOCABULARY = 120
 
@@ -48,7 +53,7 @@ def small_bert(dropout: float = 0.0) -> transformers.BertModel:
 
 
 def small_network(dropout: float = 0.0) -> UniCoil:
-    return UniCoil(encoder_of(small_bert(dropout)), silent=(0, 1)).double()
+    return UniCoil(encoder_of(small_bert(dropout)), special_tokens=(0, 1)).double()
 
 
 def small_colbert() -> LateInteraction:
@@ -390,7 +395,6 @@ def same_in_processes(script: str, tests: Path, folder: Path) -> list[list[torch
 
 @pytest.mark.slow
 def test_two_processes_equal_one_with_the_whole_batch(tmp_path: Path) -> None:
-    pytest.importorskip("accelerate")
     for a, b in zip(*same_in_processes(SHARED, Path(__file__).parent, tmp_path), strict=True):
         assert torch.allclose(a, b, rtol=0, atol=1e-9)
 
@@ -418,7 +422,7 @@ def test_training_imports_where_numba_is_not() -> None:
     code = (
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({absent!r}))\n"  # None there makes importing them fail
-        "import vizsla.networks\n"
+        "import vizsla.neural\n"
         f"from vizsla.training import {names}\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,13 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="training needs torch")
-
-from vizsla.datasets import BeirDataset  # noqa: E402
-from vizsla.errors import InputError  # noqa: E402
-from vizsla.text import Analyzer  # noqa: E402
-from vizsla.training.prepare.augmenter import (  # noqa: E402
+from vizsla.datasets import BeirDataset
+from vizsla.errors import InputError
+from vizsla.text import Analyzer
+from vizsla.training.kinds.augmenter import (
     AugmenterDataSettings,
     CountedDataset,
     DatasetArrays,
@@ -21,7 +20,7 @@ from vizsla.training.prepare.augmenter import (  # noqa: E402
     chosen_terms,
     sampled_queries,
 )
-from vizsla.training.prepare.judged import judged_pairs  # noqa: E402
+from vizsla.training.prepare.judged import judged_pairs
 
 PIECES = Analyzer.parse("wordpiece")
 

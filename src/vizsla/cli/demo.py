@@ -55,7 +55,7 @@ def demo(
 
 def _demo_folder() -> Path:
     """A folder that stays after the demo, so that its index can be served: in the user's cache if that can be used."""
-    from vizsla.encoders.cache import cache_folder
+    from vizsla.cache import cache_folder
 
     folder = cache_folder("demo")
     try:

@@ -27,7 +27,7 @@ KINDS = {
     "vector-index": "vizsla.engine:VECTOR_INDEXES",
     "tokenizer": "vizsla.text.tokenizers:TOKENIZERS",
     "token-filter": "vizsla.text.filters:TOKEN_FILTERS",
-    "head": "vizsla.networks.heads:HEADS",
+    "head": "vizsla.neural.heads:HEADS",
     "trained-kind": "vizsla.training.kind:TRAINED_KINDS",
     "location": "vizsla.retrievers.locations:LOCATIONS",
 }

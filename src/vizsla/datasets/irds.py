@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from vizsla.encoders.cache import cache_folder
+from vizsla.cache import cache_folder
 from vizsla.errors import InputError, MissingPackageError
 
 SCHEME = "irds:"

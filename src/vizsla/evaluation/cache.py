@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 
 import vizsla
+from vizsla.cache import cache_folder
 from vizsla.datasets import BeirDataset
 from vizsla.datasets.files import find_file
-from vizsla.encoders.cache import cache_folder
 from vizsla.errors import InputError
 from vizsla.evaluation.comparison import SystemFacts
 from vizsla.models import Model

@@ -14,15 +14,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vizsla.described import DescriptionError, check_type, fields_from_data
-from vizsla.encoders.network import Network, runtime
-from vizsla.encoders.packages import own_package
 from vizsla.errors import InputError, VizslaError
-from vizsla.models.bm25 import BM25, BM25_OPTIONS, ExpandedBM25, QueryExpander
-from vizsla.models.context import SearchContext
-from vizsla.models.expansion import EXPANDERS
+from vizsla.models.bm25 import BM25, BM25_OPTIONS, EXPANDERS, ExpandedBM25, QueryExpander
+from vizsla.models.components import SearchContext
 from vizsla.models.learned_sparse import SHIPPED
-from vizsla.models.registry import MODELS
+from vizsla.models.model import MODELS
 from vizsla.models.statistics import Statistics
+from vizsla.neural.checkpoints.packages import own_package
+from vizsla.neural.network import Network, runtime
 from vizsla.plain_data import parse_json, parse_settings
 from vizsla.spec import Option
 from vizsla.text import Analyzer, WordPiece

@@ -9,7 +9,7 @@ from vizsla.plain_data import read_object
 
 CARD = "README.md"
 _OURS = "library_name: vizsla"
-_CODE = "unicoil_module"  # of networks/data, which travels with a model
+_CODE = "unicoil_module"  # of neural/data, which travels with a model
 
 
 def write_card(folder: Path, name: str = "") -> None:

@@ -11,15 +11,15 @@ from typing import Any, ClassVar, get_args
 
 import numpy as np
 
-from vizsla.encoders.colbert import ColbertCheckpoint, ColbertSettings
-from vizsla.encoders.network import Network
 from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.models.components import TokenComponent
 from vizsla.models.fields import Fields, field_text
+from vizsla.models.model import MODELS
 from vizsla.models.piece_network import PieceNetwork
-from vizsla.models.registry import MODELS
-from vizsla.models.token_component import TokenComponent
-from vizsla.networks.graph import Precision
-from vizsla.networks.text_options import known
+from vizsla.neural.checkpoints.colbert import ColbertCheckpoint, ColbertSettings
+from vizsla.neural.network import Network
+from vizsla.neural.onnx_graph import Precision
+from vizsla.neural.text_encoder import known
 from vizsla.spec import Option
 from vizsla.text import Analyzer
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.encoders.bart import is_plain_bart, read_quantised, write_quantised
-from vizsla.encoders.generator import GeneratorCheckpoint
-from vizsla.encoders.network import runtime
-from vizsla.encoders.once import once
-from vizsla.encoders.packages import own_package
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.learned_sparse import SHIPPED
-from vizsla.networks.arrays import read_checkpoint
-from vizsla.networks.graph import Precision
+from vizsla.neural.checkpoints.bart import is_plain_bart, read_quantised, write_quantised
+from vizsla.neural.checkpoints.generator import GeneratorCheckpoint
+from vizsla.neural.checkpoints.packages import own_package
+from vizsla.neural.network import runtime
+from vizsla.neural.once import once
+from vizsla.neural.onnx_graph import Precision
+from vizsla.neural.weights import read_checkpoint
 
 SHIPPED_GENERATOR = "doc2query-small"
 """The generator of Vizsla's own, by its name: in a checkout, and in a package of its own."""
@@ -126,7 +126,7 @@ class CheckpointGenerator(TextGenerator):
         """The network, opened by onnxruntime or by torch."""
         checkpoint = self.checkpoint
         if checkpoint.is_quantised and runtime() == "onnx":
-            from vizsla.networks.seq2seq_session import OnnxGenerator
+            from vizsla.neural.seq2seq_onnx import OnnxGenerator
 
             return OnnxGenerator(checkpoint.folder, checkpoint.start, checkpoint.ends)
         lacking = [name for name in ("torch", "transformers", "safetensors") if find_spec(name) is None]
@@ -135,8 +135,7 @@ class CheckpointGenerator(TextGenerator):
                 f"{checkpoint.folder}: torch and transformers run this generator; install what is missing with: "
                 f"pip install {' '.join(lacking)}"
             )
-        from vizsla.networks.generation import TorchGenerator
-        from vizsla.networks.generator import new_model, open_model
+        from vizsla.neural.generation import TorchGenerator, new_model, open_model
 
         if checkpoint.is_quantised:
             model = new_model(checkpoint.config, read_quantised(checkpoint))

@@ -10,25 +10,24 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from vizsla.encoders.network import Network
-from vizsla.encoders.piece_vectors import PieceVectors
 from vizsla.engine import Weighting
 from vizsla.errors import VizslaError
-from vizsla.models.context import SearchContext
-from vizsla.models.fields import Fields, field_text
-from vizsla.models.model import Model
-from vizsla.models.piece_network import PieceNetwork
-from vizsla.models.registry import MODELS
-from vizsla.models.sparse_component import (
+from vizsla.models.components import (
+    SearchContext,
     SparseComponent,
     SparseDocumentEncoder,
     SparseDocuments,
     check_query_norm,
     shortened,
 )
+from vizsla.models.fields import Fields, field_text
+from vizsla.models.model import MODELS, Model
+from vizsla.models.piece_network import PieceNetwork
 from vizsla.models.statistics import Statistics
 from vizsla.models.term_limits import MAX_QUERY_TERMS, MAX_TERMS, check_term_limits, heaviest
-from vizsla.networks.heads import HEADS
+from vizsla.neural.heads import HEADS
+from vizsla.neural.network import Network
+from vizsla.neural.query_tables import PieceVectors
 from vizsla.spec import Option, options_of, with_defaults
 from vizsla.text import Analyzer, Token
 from vizsla.vectors import SparseVectors, Vocabulary

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from vizsla.described import fields_from_data
-from vizsla.encoders.network import Network, runtime
 from vizsla.errors import VizslaError
+from vizsla.neural.network import Network, runtime
 from vizsla.text import Analyzer, WordPiece
 
 

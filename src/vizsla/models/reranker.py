@@ -10,17 +10,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from vizsla.encoders.cache import digest
-from vizsla.encoders.checkpoint import bert_arrays, bert_config, cached_network, find_checkpoint
-from vizsla.encoders.network import ABOUT, Network, runtime
-from vizsla.encoders.onnx_pairs import OnnxPairs, onnx_files
-from vizsla.encoders.packages import CROSS_ENCODER, package_of
-from vizsla.encoders.sentence import read_json
+from vizsla.cache import digest
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.learned_sparse import SHIPPED
-from vizsla.networks.arrays import has_weights, weight_files
-from vizsla.networks.graph import Precision
-from vizsla.networks.joint import HEAD, LEAST, RERANKER, Texts, joint_ids, joint_pairs, one_label
+from vizsla.neural.checkpoints.checkpoint import bert_arrays, bert_config, cached_network, find_checkpoint
+from vizsla.neural.checkpoints.packages import CROSS_ENCODER, package_of
+from vizsla.neural.checkpoints.sentence import read_json
+from vizsla.neural.heads.cross import HEAD, LEAST, RERANKER, Texts, joint_ids, joint_pairs, one_label
+from vizsla.neural.network import ABOUT, Network, runtime
+from vizsla.neural.onnx_graph import Precision
+from vizsla.neural.onnx_pairs import OnnxPairs, onnx_files
+from vizsla.neural.weights import has_weights, weight_files
 from vizsla.text import Analyzer
 
 SHIPPED_RERANKER = "reranker-small"

@@ -1,18 +1,48 @@
-"""Models in folders that others open, too: with a model card, and in the layout of SparseEncoder where it has one."""
+"""Models in folders: opened as Vizsla or others saved them, and saved so that others open them, with a model card."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from vizsla.encoders.network import Network
-from vizsla.encoders.term_weights import TermWeights
+from vizsla.errors import VizslaError
 from vizsla.models.card import write_card
 from vizsla.models.learned_sparse import LearnedSparse
 from vizsla.models.model import Model
 from vizsla.models.splade import Splade
-from vizsla.networks.sparse_layout import SPARSE_KINDS, save_sparse_layout
-from vizsla.networks.weights import read_weights
+from vizsla.neural.checkpoints.packages import HUB
+from vizsla.neural.layouts import SPARSE_KINDS, save_sparse_layout
+from vizsla.neural.network import Network
+from vizsla.neural.query_tables import TermWeights
+from vizsla.neural.weights import read_weights
 from vizsla.text import Analyzer, WordPiece
+
+_OTHERS = "config.json", "modules.json"
+
+
+def open_model(which: str | Path) -> Model:
+    """The model in a folder, or on the model hub as `hf:org/name`.
+
+    A folder with a model.json is a model that Vizsla saved. Any other is a checkpoint of sentence-transformers or
+    transformers: a SPLADE where it says so or has a masked-language head, else an encoder of dense vectors.
+    """
+    from vizsla.neural.checkpoints.checkpoint import (
+        find_checkpoint,  # here and below: a search that needs none does not wait
+    )
+    from vizsla.neural.checkpoints.splade import is_sparse_encoder
+
+    folder = find_checkpoint(which) if str(which).startswith(HUB) else Path(which)
+    if (folder / "model.json").is_file() or not any((folder / name).is_file() for name in _OTHERS):
+        return Model.load(folder)
+    modules = folder / "modules.json"
+    if modules.is_file() and '"pylate.' in modules.read_text("utf-8", "replace"):
+        raise VizslaError(f"{which}: this is a ColBERT; name it as in colbert(checkpoint={which})")
+    if is_sparse_encoder(folder):
+        from vizsla.models.splade import Splade
+
+        return Splade.open(folder)
+    from vizsla.models.dense import Dense
+
+    return Dense.open(folder)
 
 
 def save_model(model: Model, folder: str | Path) -> bool:

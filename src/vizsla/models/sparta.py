@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vizsla.errors import VizslaError
-from vizsla.models.context import SearchContext
+from vizsla.models.components import SearchContext
 from vizsla.models.learned_sparse import NETWORK_OPTION, LearnedSparse
-from vizsla.models.model import Model
-from vizsla.models.registry import MODELS
-from vizsla.networks.heads import SILENT
+from vizsla.models.model import MODELS, Model
+from vizsla.neural.chunks import SPECIAL_TOKENS
 from vizsla.spec import options_of
 
 TERMS, LENGTH = 2000, 500
@@ -48,7 +47,7 @@ class Sparta(LearnedSparse):
 
     def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
         names = self.pieces.vocabulary
-        return [{names[i]: 1.0 for i in ids if i not in SILENT} for ids in self.pieces.ids(texts)]
+        return [{names[i]: 1.0 for i in ids if i not in SPECIAL_TOKENS} for ids in self.pieces.ids(texts)]
 
     def rows(self, ids: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Pointers, pieces and weights of documents, the highest weights of each."""

@@ -11,18 +11,10 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from vizsla.described import fields_from_data
-from vizsla.encoders.checkpoint import alike
-from vizsla.encoders.masked_language import MaskedLanguage
-from vizsla.encoders.network import ABOUT, Network, runtime, sees_gpu
-from vizsla.encoders.sparse_checkpoint import SparseCheckpoint
-from vizsla.encoders.term_weights import TermWeights
 from vizsla.engine import Weighting
 from vizsla.errors import UnknownNameError, VizslaError
-from vizsla.models.context import SearchContext
-from vizsla.models.fields import Fields, field_text
-from vizsla.models.learned_sparse import LEVELS, joined, whole_weights
-from vizsla.models.registry import MODELS
-from vizsla.models.sparse_component import (
+from vizsla.models.components import (
+    SearchContext,
     SparseComponent,
     SparseDocumentEncoder,
     SparseDocuments,
@@ -30,10 +22,18 @@ from vizsla.models.sparse_component import (
     check_query_norm,
     shortened,
 )
+from vizsla.models.fields import Fields, field_text
+from vizsla.models.learned_sparse import LEVELS, joined, whole_weights
+from vizsla.models.model import MODELS
 from vizsla.models.statistics import Statistics
 from vizsla.models.term_limits import MAX_QUERY_TERMS, MAX_TERMS, check_term_limits, heaviest
-from vizsla.networks.graph import Precision
-from vizsla.networks.text_options import TokenizerOptions, known
+from vizsla.neural.checkpoints.checkpoint import alike
+from vizsla.neural.checkpoints.splade import SparseCheckpoint
+from vizsla.neural.network import ABOUT, Network, runtime, sees_gpu
+from vizsla.neural.onnx_graph import Precision
+from vizsla.neural.query_tables import TermWeights
+from vizsla.neural.text_encoder import TokenizerOptions, known
+from vizsla.neural.transformer import MaskedLanguage
 from vizsla.plain_data import parse_settings
 from vizsla.spec import Option, options_of
 from vizsla.text import Analyzer, Token, WordPiece

@@ -11,9 +11,8 @@ from typing import Any
 from vizsla.errors import VizslaError, in_words
 from vizsla.models import BM25, Model, QueryExpander, parse_model, with_expansion
 from vizsla.models.augmenter import GENERAL, general_augmenter
-from vizsla.models.expansion import EXPANDERS
-from vizsla.models.model import Part, Sum
-from vizsla.models.registry import MODELS
+from vizsla.models.bm25 import EXPANDERS
+from vizsla.models.model import MODELS, Part, Sum
 from vizsla.server.errors import RequestError
 from vizsla.spec import Call, Entry, parse_call, parse_sum
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vizsla.encoders.checkpoint import Checkpoint
-from vizsla.encoders.term_weights import TermWeights
 from vizsla.errors import InputError, VizslaError
 from vizsla.models import MODELS, ColBERT, DeepCT, LearnedSparse, Network, Splade
+from vizsla.neural.checkpoints.checkpoint import Checkpoint
+from vizsla.neural.query_tables import TermWeights
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, known_model
 from vizsla.training.recipe import TrainingRecipe, load_training_recipe
 

@@ -11,7 +11,7 @@ from vizsla.datasets import Document
 from vizsla.errors import VizslaError
 from vizsla.models import LearnedSparse, Model
 from vizsla.text import Analyzer
-from vizsla.training.prepare.sparse_writing import write_sparse_model
+from vizsla.training.kinds.learned_sparse import write_sparse_model
 from vizsla.training.prepare.texts import packed_documents
 
 _BIAS = "decoder.bias"
@@ -23,9 +23,9 @@ def average_models(folders: Sequence[str | Path], documents: Iterable[Document],
     It has the name, the fields and the tokenizer of the first one, and a table for queries if all have one.
     `documents`: some texts that the scales of 8 bits are fitted on.
     """
-    from vizsla.networks.heads.base import RULED_OUT
-    from vizsla.networks.inference import load
-    from vizsla.networks.weights import read_weights
+    from vizsla.neural.heads.base import RULED_OUT
+    from vizsla.neural.inference import load
+    from vizsla.neural.weights import read_weights
 
     if len(folders) < 2:
         raise VizslaError(

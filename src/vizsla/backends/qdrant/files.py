@@ -18,8 +18,8 @@ from qdrant_client import QdrantClient, models
 from vizsla.backends.qdrant.connection import Connection
 from vizsla.backends.qdrant.layout import file_id, files_of
 from vizsla.backends.qdrant.state import CollectionState
+from vizsla.cache import cache_folder
 from vizsla.described import DescriptionError
-from vizsla.encoders.cache import cache_folder
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.storage import arrays, model_files
 from vizsla.models import Model

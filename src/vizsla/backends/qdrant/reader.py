@@ -24,7 +24,7 @@ from vizsla.index.reading.terms import NamespaceStatistics
 from vizsla.index.search.bound_model import BoundModel, DensePart, MatchPart, SparsePart, TokenPart
 from vizsla.index.search.explain import ExplainedDocument, MatchedTokens, explain_document
 from vizsla.models import Component, Model, SparseComponent, Statistics, TokenComponent
-from vizsla.models.sparse_component import typed_terms
+from vizsla.models.components import typed_terms
 from vizsla.runs import Explanation, Filter
 from vizsla.runs.conditions import Condition
 from vizsla.runs.field_names import SAMPLE, field_names, refuse_unknown_fields

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from vizsla.errors import VizslaError
-from vizsla.networks import packed
-from vizsla.networks.generator import TARGET
-from vizsla.training.arrays.batch import TrainingBatch
+from vizsla.neural.chunks import packed
+from vizsla.neural.generation import TARGET
 from vizsla.training.arrays.dev_set import Assemble, Encode
+from vizsla.training.arrays.pairs import TrainingBatch
 from vizsla.training.arrays.token_corpus import TokenCorpus
 
 _TOKENS = 32_768  # of a dev set, read at once

@@ -6,21 +6,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vizsla.encoders.colbert import ColbertSettings, write_pylate_settings
 from vizsla.errors import InputError
 from vizsla.models import ColBERT, Model
-from vizsla.training.inputs import TrainingData
-from vizsla.training.kind import TRAINED_KINDS
+from vizsla.neural.checkpoints.colbert import ColbertSettings, write_pylate_settings
+from vizsla.training.kind import TRAINED_KINDS, TrainingData
 from vizsla.training.kinds.pairs import PairKind
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
 from vizsla.training.prepare.sources import GeneratedSource, JudgedSource, open_dev
 from vizsla.training.prepare.teacher import check_loss
 from vizsla.training.prepare.writing import write_network
-from vizsla.training.schema import setting
-from vizsla.training.settings import ContrastiveLoss, TrainingSettings, require_at_least
+from vizsla.training.settings import ContrastiveLoss, TrainingSettings, require_at_least, setting
 
 if TYPE_CHECKING:
-    from vizsla.networks.late_interaction import Framing
+    from vizsla.neural.heads.colbert import Framing
     from vizsla.training.loop.objectives import Objective
 
 _USUAL = ColbertSettings()
@@ -81,8 +79,7 @@ class ColbertKind(PairKind[ColbertTraining]):
 
     def load_base(self) -> Base:
         """The base model with a projection of its tokens, its own where it is a ColBERT."""
-        from vizsla.networks.colbert import TokenProjection
-        from vizsla.networks.late_interaction import LateInteraction
+        from vizsla.neural.heads.colbert import LateInteraction, TokenProjection
 
         network, name = self.settings.network, self.settings.network.base_model
         model = known_model(name)
@@ -127,7 +124,7 @@ class ColbertKind(PairKind[ColbertTraining]):
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:  # noqa: ARG002
         """Write the model in 32-bit floats, and the same for PyLate, which is what `colbert(checkpoint=DIR)` reads."""
-        from vizsla.networks.layout import save_layout
+        from vizsla.neural.layouts import save_layout
 
         projection = network.cpu().eval().projection
         positions = projection.encoder.config.max_position_embeddings
@@ -155,7 +152,7 @@ class ColbertKind(PairKind[ColbertTraining]):
 
 def _framing(reading: ColbertSettings, numbers: dict[str, int], base_model: str) -> Framing:
     """How texts are read, in the numbers of a vocabulary."""
-    from vizsla.networks.late_interaction import Framing
+    from vizsla.neural.heads.colbert import Framing
 
     for token in (reading.query_marker, reading.document_marker):
         if token not in numbers:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from vizsla.networks.late_interaction import TokenTexts
+from vizsla.neural.heads.colbert import TokenTexts
 
 
 @dataclass(frozen=True)

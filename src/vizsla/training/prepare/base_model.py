@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vizsla.encoders.checkpoint import bert_arrays, find_checkpoint, trainable_config
-from vizsla.encoders.network import ABOUT, Network
-from vizsla.encoders.sparse_checkpoint import HEAD, masked_language_arrays
-from vizsla.encoders.term_weights import TermWeights
 from vizsla.errors import InputError, VizslaError
 from vizsla.models import ColBERT, DeepCT, Dense, LearnedSparse, Model, Splade
 from vizsla.models.learned_sparse import SHIPPED
+from vizsla.neural.checkpoints.checkpoint import bert_arrays, find_checkpoint, trainable_config
+from vizsla.neural.checkpoints.splade import HEAD, masked_language_arrays
+from vizsla.neural.network import ABOUT, Network
+from vizsla.neural.query_tables import TermWeights
 from vizsla.text import Analyzer
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -56,8 +56,10 @@ def base_sparse_network(base_model: str, head: str, seed: int = 0) -> Base:
     """
     import torch
 
-    from vizsla.networks import Sparta, SpladeDoc, TiedHead, UniCoil
-    from vizsla.networks import Splade as SpladeNetwork
+    from vizsla.neural.heads.sparta import Sparta
+    from vizsla.neural.heads.splade import Splade as SpladeNetwork
+    from vizsla.neural.heads.splade import SpladeDoc, TiedHead
+    from vizsla.neural.heads.unicoil import UniCoil
 
     model = known_model(base_model)
     for_documents = head == "splade-doc"
@@ -117,8 +119,8 @@ def known_model(base_model: str) -> LearnedSparse | Splade | Dense | DeepCT | Co
 
 def _transformers_encoder(base_model: str) -> Base:
     """An encoder of transformers, by folder or name: a BERT, or a DistilBERT as a BERT."""
-    from vizsla.networks import encoder_of
-    from vizsla.networks.inference import bert_model
+    from vizsla.neural.encoder import encoder_of
+    from vizsla.neural.inference import bert_model
 
     folder = find_checkpoint(base_model)
     config = trainable_config(folder)
@@ -146,7 +148,7 @@ def load_network(network: Any) -> Any:
     """A saved network, in torch."""
     if not isinstance(network, Network):
         raise InputError("only BERT and DistilBERT can be trained, and this is another", file=str(network.folder))
-    from vizsla.networks.inference import load
-    from vizsla.networks.weights import read_weights
+    from vizsla.neural.inference import load
+    from vizsla.neural.weights import read_weights
 
     return load(read_weights(network.folder), network.kind, network.heads, network.pooling or "mean")

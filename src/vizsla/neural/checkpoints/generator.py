@@ -1,0 +1,209 @@
+"""Generators as others save them: a causal or seq2seq checkpoint of transformers', with its tokenizer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vizsla.cache import digest
+from vizsla.described import DescriptionError, fields_from_data
+from vizsla.errors import InputError, UnknownNameError
+from vizsla.neural.checkpoints.checkpoint import find_checkpoint
+from vizsla.neural.checkpoints.sentence import read_json
+from vizsla.neural.seq2seq_onnx import FILES
+from vizsla.neural.transformer import brings_code
+from vizsla.neural.weights import weight_files
+from vizsla.text.tokenizers import tokenizers_library
+
+ABOUT = "generator.json"
+TASKS = {
+    "query": "a query that a passage answers",
+    "answer": "the answer to a question",
+    "sentence": "a sentence that answers a question",
+    "title": "titles of passages that answer a question",
+}
+"""What generators write."""
+_PROMPTS = {"query": "\nQuery:", "answer": "\nAnswer:", "sentence": "\nSentence:", "title": "\nTitle:"}
+_SEQ2SEQ = ("ForConditionalGeneration", "EncoderDecoderModel", "ForSeq2SeqLM")
+_CAUSAL = ("ForCausalLM", "LMHeadModel")
+_LENGTH = 512  # tokens of an input that are read, where no file says how many
+_TOKENIZER = "tokenizer.json"
+
+
+@dataclass(frozen=True)
+class GeneratorSettings:
+    """What a generator writes, how many tokens of an input it reads, and what a causal one reads after an input."""
+
+    task: str = "query"
+    length: int = _LENGTH
+    prompt: str = ""
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.task not in TASKS:
+            raise UnknownNameError("task of a generator", self.task, tuple(TASKS))
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratorCheckpoint:
+    """What is known of a generator from its files, before any weights are read."""
+
+    folder: Path
+    config: dict[str, Any]
+    seq2seq: bool
+    settings: GeneratorSettings
+
+    @classmethod
+    def read(cls, which: str | Path) -> GeneratorCheckpoint:
+        """A generator from its folder, or by its name on the model hub."""
+        folder = find_checkpoint(which)
+        if (folder / "model.json").is_file():
+            raise InputError("this is a model that searches, not a generator", file=str(folder))
+        config = read_json(folder / "config.json")
+        brings_code(folder)
+        return cls.of(folder, config, _is_seq2seq(config, folder))
+
+    @classmethod
+    def of(cls, folder: Path, config: dict[str, Any], seq2seq: bool) -> GeneratorCheckpoint:
+        """A generator of this configuration, with the tokenizer of a folder."""
+        if not (folder / _TOKENIZER).is_file():
+            raise InputError(
+                f"there is no {_TOKENIZER} here; save the tokenizer with transformers' save_pretrained",
+                file=str(folder),
+            )
+        return cls(folder, config, seq2seq, _settings(folder, seq2seq))
+
+    def with_task(self, task: str, length: int, name: str) -> GeneratorCheckpoint:
+        """The same checkpoint for another task."""
+        prompt = "" if self.seq2seq else _PROMPTS[task]
+        return replace(self, settings=GeneratorSettings(task, length, prompt, name))
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether the folder has the network in 8 bits, for onnxruntime; it may have it in floats, too."""
+        return (self.folder / ABOUT).is_file() and any((self.folder / name).is_file() for name in FILES)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of weights, tokenizer and settings."""
+        weights = self._network_files if self.is_quantised else weight_files(self.folder)
+        files = [*weights, self.folder / _TOKENIZER, self.folder / "config.json"]
+        identity = json.dumps([digest(self.folder, files), asdict(replace(self.settings, name=""))])
+        return hashlib.sha256(identity.encode()).hexdigest()
+
+    @property
+    def _network_files(self) -> list[Path]:
+        """Those of a network in 8 bits."""
+        for name in FILES:
+            if not (self.folder / name).is_file():
+                raise InputError(f"there is no network here (no {name})", file=str(self.folder))
+        return [self.folder / name for name in FILES]
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The tokenizer, of the library tokenizers."""
+        file = self.folder / _TOKENIZER
+        try:
+            tokenizer = tokenizers_library().Tokenizer.from_file(str(file))
+        except Exception as e:  # the library raises bare exceptions
+            raise InputError(f"this is not a tokenizer ({e})", file=str(file)) from None
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return tokenizer
+
+    @cached_property
+    def ends(self) -> list[int]:
+        """The tokens that end a text."""
+        own = read_json(self.folder / "generation_config.json") if self._has_generation_config else {}
+        for config in (self.config, own, self.config.get("decoder") or {}):
+            ends = config.get("eos_token_id")
+            if ends is not None:
+                return [int(end) for end in (ends if isinstance(ends, list) else [ends])]
+        raise InputError(
+            "config.json names no eos_token_id, so no text of this generator would end", file=str(self.folder)
+        )
+
+    @property
+    def start(self) -> int:
+        """The token that the decoder of a seq2seq model begins with."""
+        for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"):
+            if self.config.get(name) is not None:
+                return int(self.config[name])
+        raise InputError("config.json names no decoder_start_token_id", file=str(self.folder))
+
+    def save(self, folder: Path) -> None:
+        """Write the tokenizer and the settings into another folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (_TOKENIZER, "tokenizer_config.json"):  # the second, which need not be there, is for transformers
+            if (self.folder / name).is_file():
+                (folder / name).write_bytes((self.folder / name).read_bytes())
+        (folder / ABOUT).write_text(json.dumps(asdict(self.settings), indent=2) + "\n", "utf-8")
+
+    @property
+    def _has_generation_config(self) -> bool:
+        return (self.folder / "generation_config.json").is_file()
+
+    @property
+    def reads(self) -> int:
+        """The tokens of an input that it reads, special ones and the prompt not counted."""
+        return self.settings.length
+
+    def inputs(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Inputs as token ids, cut to what is read, with special tokens and the prompt."""
+        prompt = self.tokenizer.encode(self.settings.prompt, add_special_tokens=False).ids
+        before, after = self.frame
+        rows = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [np.array([*before, *row.ids[: self.reads], *after, *prompt], np.int64) for row in rows]
+
+    def token_counts(self, texts: Sequence[str]) -> np.ndarray:
+        """The tokens of each input before it is cut."""
+        rows = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return np.array([len(row.ids) for row in rows], np.int64)
+
+    def targets(self, texts: Sequence[str], length: int) -> list[np.ndarray]:
+        """What is to be written, as token ids with an end token."""
+        space = "" if self.seq2seq else " "
+        rows = self.tokenizer.encode_batch([space + text for text in texts], add_special_tokens=False)
+        return [np.array([*row.ids[: length - 1], self.ends[0]], np.int64) for row in rows]
+
+    def texts(self, tokens: Sequence[Sequence[int]]) -> list[str]:
+        """Tokens as text on one line."""
+        decoded = self.tokenizer.decode_batch([list(row) for row in tokens], skip_special_tokens=True)
+        return [" ".join(text.split()) for text in decoded]
+
+    @cached_property
+    def frame(self) -> tuple[list[int], list[int]]:
+        """The special tokens that the tokenizer puts before and after an input."""
+        plain = self.tokenizer.encode("a", add_special_tokens=False).ids
+        framed = self.tokenizer.encode("a", add_special_tokens=True).ids
+        at = next(i for i in range(len(framed)) if framed[i : i + len(plain)] == plain)
+        before, after = framed[:at], framed[at + len(plain) :]
+        return before, after if self.seq2seq else []  # a causal model goes on writing
+
+
+def _is_seq2seq(config: dict[str, Any], folder: Path) -> bool:
+    names = [str(name) for name in config.get("architectures") or []]
+    if any(name.endswith(_SEQ2SEQ) for name in names):
+        return True
+    if any(name.endswith(_CAUSAL) for name in names):
+        return False
+    kind = names[0] if names else config.get("model_type", "of an unknown kind")
+    raise InputError(
+        f"this checkpoint is neither seq2seq (T5, BART) nor causal (Llama, GPT-2), but {kind}", file=str(folder)
+    )
+
+
+def _settings(folder: Path, seq2seq: bool) -> GeneratorSettings:
+    if not (folder / ABOUT).is_file():
+        return GeneratorSettings(prompt="" if seq2seq else _PROMPTS["query"], name=folder.name)
+    try:
+        return GeneratorSettings(**fields_from_data(GeneratorSettings, read_json(folder / ABOUT)))
+    except DescriptionError as e:
+        raise InputError(f"this does not describe a generator ({e})", file=str(folder / ABOUT)) from None

@@ -1,0 +1,418 @@
+"""Generators in torch: as they are trained, and as they write several texts for each input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vizsla.errors import InputError
+from vizsla.neural.chunks import Batch, Chunk
+from vizsla.neural.inference import has_fast_bfloat16, transformers
+
+TARGET = 1 << 24
+"""Added to the ids of tokens that are to be predicted: inputs and targets share one row."""
+_PLAIN_HEADS = ("gpt2", "gpt_neo", "gpt_neox", "llama", "mistral", "opt", "qwen2", "qwen3", "smollm3")
+"""Causal models whose logits are the product of the last state and the output embeddings, and nothing more."""
+
+
+class Generator(nn.Module):
+    """A causal or a seq2seq model of transformers', and the loss of what it should write."""
+
+    kind = "generator"
+
+    def __init__(self, model: Any, seq2seq: bool) -> None:
+        super().__init__()
+        self.model, self.seq2seq = model, seq2seq
+        self.hidden: int = model.get_input_embeddings().weight.shape[1]
+
+    def forward(self, chunk: Chunk) -> Tensor:
+        """[texts, 3] the negative log-likelihood of each text's target, its tokens, and how many were predicted."""
+        ids, mask = chunk.padded()
+        wanted = (ids >= TARGET) & mask
+        ids = ids & (TARGET - 1)
+        rows, targets, logits = self._seq2seq(ids, mask, wanted) if self.seq2seq else self._causal(ids, wanted)
+        losses = F.cross_entropy(logits.float(), targets, reduction="none")
+        right = (logits.argmax(-1) == targets).float()
+        per_token = torch.stack([losses, torch.ones_like(losses), right], 1)
+        return losses.new_zeros(len(ids), 3).index_add(0, rows, per_token)
+
+    def vectors(self, outputs: Sequence[Tensor], batch: Batch) -> Tensor:
+        """[texts, 3] in the order of the batch."""
+        return torch.cat(list(outputs))[torch.argsort(batch.order)]
+
+    def _causal(self, ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        rows, columns = wanted.nonzero(as_tuple=True)  # padding is on the right, where a causal model does not look
+        if self.model.config.model_type in _PLAIN_HEADS:
+            states = self.model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+            return rows, ids[rows, columns], self.model.get_output_embeddings()(states[rows, columns - 1])
+        logits = self.model(input_ids=ids, use_cache=False).logits
+        return rows, ids[rows, columns], logits[rows, columns - 1]
+
+    def _seq2seq(self, ids: Tensor, mask: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        sources, source_mask = _split(ids, mask & ~wanted)
+        targets, target_mask = _split(ids, wanted)
+        first = targets.new_full((len(targets), 1), start_token(self.model))
+        logits = self.model(
+            input_ids=sources,
+            attention_mask=source_mask.long(),
+            decoder_input_ids=torch.cat([first, targets[:, :-1]], 1),
+            use_cache=False,
+        ).logits
+        rows = target_mask.nonzero(as_tuple=True)[0]
+        return rows, targets[target_mask], logits[target_mask]
+
+
+def _split(ids: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """The chosen tokens of each row, padded on the right, and their mask."""
+    lengths = chosen.sum(1)
+    mask = torch.arange(int(lengths.max()), device=ids.device) < lengths[:, None]
+    return ids.new_zeros(mask.shape).masked_scatter_(mask, ids[chosen]), mask
+
+
+def start_token(model: Any) -> int:
+    """The token that a seq2seq model's decoder begins with."""
+    for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"):
+        number = getattr(model.config, name, None)
+        if number is not None:
+            return int(number)
+    raise InputError("config.json names no decoder_start_token_id", file=str(model.config.name_or_path))
+
+
+def open_model(folder: str | Path, seq2seq: bool) -> Any:
+    """The model in a folder, in 32-bit floats and ready to run."""
+    library = transformers()
+    library.utils.logging.disable_progress_bar()
+    opener = library.AutoModelForSeq2SeqLM if seq2seq else library.AutoModelForCausalLM
+    try:
+        return opener.from_pretrained(folder, local_files_only=True, dtype=torch.float32).eval()
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as e:
+        reason = (str(e) or type(e).__name__).splitlines()[0]
+        raise InputError(f"transformers cannot open this generator ({reason})", file=str(folder)) from None
+
+
+def new_model(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
+    """A seq2seq model that a config.json describes, with these arrays, in 32-bit floats and ready to run."""
+    library = transformers()
+    model = library.AutoModelForSeq2SeqLM.from_config(library.AutoConfig.for_model(**config)).float()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(torch.tensor(arrays[name]))
+    return model.eval()
+
+
+def next_tokens(logits: Tensor, uniform: Tensor, top_k: int, top_p: float, temperature: float) -> Tensor:
+    """[texts] the next token of each text, drawn by one uniform random number a text.
+
+    Only the `top_k` likeliest tokens can be drawn (0: all), and of these only the likeliest that have `top_p` of the
+    probability together. A temperature of 0 takes the likeliest token.
+
+    >>> logits = torch.tensor([[0.0, 3.0, 2.0], [9.0, 0.0, 0.0]])
+    >>> next_tokens(logits, torch.tensor([0.9, 0.2]), 2, 1.0, 1.0).tolist()
+    [2, 0]
+    """
+    if temperature == 0:
+        return logits.argmax(-1)
+    limited = 0 < top_k < logits.shape[-1]
+    if not limited and top_p >= 1:
+        choices = None
+        probabilities = torch.softmax(logits.float() / temperature, -1)
+    else:
+        values, choices = logits.topk(top_k, -1) if limited else logits.sort(-1, descending=True)
+        probabilities = torch.softmax(values.float() / temperature, -1)
+    if top_p < 1:
+        before = probabilities.cumsum(-1) - probabilities
+        probabilities = probabilities * (before < top_p)
+    cumulative = probabilities.cumsum(-1)
+    drawn = (cumulative <= uniform[:, None] * cumulative[:, -1:]).sum(-1)
+    drawn = drawn.clamp(max=(probabilities > 0).sum(-1) - 1 if choices is not None else logits.shape[-1] - 1)
+    return drawn if choices is None else choices.gather(-1, drawn[:, None])[:, 0]
+
+
+KINDS = ("llama", "mistral", "qwen2")
+
+
+def can_share(config: Any) -> bool:
+    """Whether a model's attention is the plain one that is computed here."""
+    sliding = getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
+    return config.model_type in KINDS and not sliding
+
+
+class SharedPrefix:
+    """The states of some texts and of their continuations; each text has the same number of continuations.
+
+    `start` reads the texts; then `step` reads one more token of each continuation. Both give the logits of the token
+    that follows. `select` keeps some texts and some of their continuations.
+    """
+
+    def __init__(self, model: Any, max_tokens: int) -> None:
+        self.decoder, self.head, self.max_tokens = model.model, model.get_output_embeddings(), max_tokens
+        first = self.decoder.layers[0].self_attn
+        self.size: int = first.head_dim
+        self.scaling: float = first.scaling
+        self.written = 0
+        self._prefix: list[tuple[Tensor, Tensor]] = []
+        self._suffix: list[tuple[Tensor, Tensor]] = []
+
+    def start(self, ids: Tensor, lengths: Tensor, continuations: int) -> Tensor:
+        """[texts, vocabulary] the logits after each text; `ids` are padded on the right."""
+        self.lengths, self.continuations = lengths, continuations
+        places = torch.arange(ids.shape[1], device=ids.device)
+        self._hidden = (places >= lengths[:, None])[:, None, None, :]  # padding, which continuations must not see
+        states = self.decoder.embed_tokens(ids)
+        rotation = self.decoder.rotary_emb(states, places[None])
+        for layer in self.decoder.layers:
+            query, key, value = self._heads(layer, states, rotation)
+            mixed = F.scaled_dot_product_attention(
+                query, key, value, is_causal=True, scale=self.scaling, enable_gqa=query.shape[1] != key.shape[1]
+            )
+            self._prefix.append((key, value))
+            states = _finish(layer, states, mixed.transpose(1, 2).flatten(2))
+        last = states[torch.arange(len(ids), device=ids.device), lengths - 1]
+        return self.head(self.decoder.norm(last))  # type: ignore[no-any-return]
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """[texts * continuations, vocabulary] the logits after one more token of each continuation."""
+        states = self.decoder.embed_tokens(tokens[:, None])
+        places = torch.repeat_interleave(self.lengths + self.written, self.continuations)[:, None]
+        rotation = self.decoder.rotary_emb(states, places)
+        for number, layer in enumerate(self.decoder.layers):
+            query, key, value = self._heads(layer, states, rotation)
+            states = _finish(layer, states, self._attend(number, query, key, value)[:, None])
+        self.written += 1
+        return self.head(self.decoder.norm(states[:, 0]))  # type: ignore[no-any-return]
+
+    def select(self, texts: Tensor, continuations: Tensor) -> None:
+        """Keep these texts, and of each the continuations in a row of [texts, fewer]."""
+        rows = (texts[:, None] * self.continuations + continuations).flatten()
+        self._prefix = [(key[texts], value[texts]) for key, value in self._prefix]
+        self._suffix = [(key[rows], value[rows]) for key, value in self._suffix]
+        self._hidden, self.lengths = self._hidden[texts], self.lengths[texts]
+        self.continuations = continuations.shape[1]
+
+    def _heads(self, layer: Any, states: Tensor, rotation: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """[texts, heads, tokens, size] queries, keys and values, the first two turned by their places."""
+        attention, normed = layer.self_attn, layer.input_layernorm(states)
+        shape = (*states.shape[:2], -1, self.size)
+        projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+        query, key, value = (project(normed).view(shape).transpose(1, 2) for project in projections)
+        cos, sin = (part[:, None] for part in rotation)
+        return query * cos + _turned(query) * sin, key * cos + _turned(key) * sin, value
+
+    def _attend(self, number: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """[rows, heads * size] what the new tokens see of their text and of what was written before."""
+        if number == len(self._suffix):
+            shape = (len(key), key.shape[1], self.max_tokens, self.size)
+            self._suffix.append((key.new_empty(shape), value.new_empty(shape)))
+        keys, values = self._suffix[number]
+        keys[:, :, self.written], values[:, :, self.written] = key[:, :, 0], value[:, :, 0]
+        past = slice(0, self.written + 1)
+        prefix_keys, prefix_values = self._prefix[number]
+        texts, groups, width, _ = prefix_keys.shape
+        own = query.view(len(query), groups, -1, self.size)  # [rows, key heads, query heads of each, size]
+        by_text = own.view(texts, self.continuations, groups, -1, self.size).transpose(1, 2)
+        prefix_shape = by_text.shape
+        by_text = by_text.reshape(texts, groups, -1, self.size)
+        of_prefix = (by_text @ prefix_keys.transpose(2, 3) * self.scaling).masked_fill_(self._hidden, float("-inf"))
+        of_prefix = of_prefix.view(*prefix_shape[:-1], width).transpose(1, 2).flatten(0, 1)
+        of_suffix = own @ keys[:, :, past].transpose(2, 3) * self.scaling
+        weights = torch.softmax(torch.cat([of_prefix, of_suffix], -1).float(), -1).to(query.dtype)
+        for_prefix = weights[..., :width].view(texts, self.continuations, groups, -1, width).transpose(1, 2)
+        seen = for_prefix.reshape(texts, groups, -1, width) @ prefix_values
+        seen = seen.view(prefix_shape).transpose(1, 2).flatten(0, 1) + weights[..., width:] @ values[:, :, past]
+        return seen.flatten(1)
+
+
+def _turned(heads: Tensor) -> Tensor:
+    left, right = heads.chunk(2, -1)
+    return torch.cat([-right, left], -1)
+
+
+def _finish(layer: Any, states: Tensor, mixed: Tensor) -> Tensor:
+    """The rest of a layer after its attention."""
+    states = states + layer.self_attn.o_proj(mixed)
+    return states + layer.mlp(layer.post_attention_layernorm(states))  # type: ignore[no-any-return]
+
+
+_TEXTS = {"cuda": 16_384, "cpu": 160}  # written at once
+_TOKENS = {"cuda": 131_072, "cpu": 4096}  # of inputs, read at once
+_TIDY_STEPS = 4  # between two looks for texts that are finished
+
+
+class States(Protocol):
+    """What a model remembers of some inputs and of the texts it writes for them."""
+
+    def start(self, ids: Tensor, lengths: Tensor, continuations: int) -> Tensor:
+        """[inputs, vocabulary] the logits of the first token after each input."""
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """[inputs * continuations, vocabulary] the logits after one more token of each text."""
+
+    def select(self, texts: Tensor, continuations: Tensor) -> None:
+        """Keep these inputs, and of each the continuations in a row of [inputs, fewer]."""
+
+
+class TorchGenerator:
+    """A model of transformers' that writes. On a GPU and on processors that have it, in 16-bit floats."""
+
+    def __init__(self, model: Any, seq2seq: bool, ends: Sequence[int], device: str | None = None) -> None:
+        self.seq2seq = seq2seq
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        precision = torch.bfloat16 if has_fast_bfloat16(self.device) else torch.float32
+        self.model = model.to(self.device, precision)
+        self.ends = torch.tensor(list(ends), device=self.device)
+
+    @torch.inference_mode()
+    def generate(
+        self, inputs: Sequence[np.ndarray], uniform: np.ndarray, *, top_k: int, top_p: float, temperature: float
+    ) -> list[list[list[int]]]:
+        """The tokens of some texts for each input; [inputs, texts, tokens] uniform random numbers say how many."""
+        written: list[list[list[int]]] = [[] for _ in inputs]
+        for chosen in self._batches(inputs, uniform.shape[1]):
+            lengths = torch.tensor([len(inputs[i]) for i in chosen], device=self.device)
+            mask = torch.arange(int(lengths.max()), device=self.device) < lengths[:, None]
+            flat = torch.from_numpy(np.concatenate([inputs[i] for i in chosen]).astype(np.int64)).to(self.device)
+            ids = flat.new_zeros(mask.shape).masked_scatter_(mask, flat)
+            numbers = torch.from_numpy(uniform[chosen]).to(self.device)
+            tokens = self._write(ids, lengths, numbers, (top_k, top_p, temperature)).cpu().numpy()
+            ends = set(self.ends.tolist())
+            for i, rows in zip(chosen, tokens.tolist(), strict=True):
+                written[i] = [_before(row, ends) for row in rows]
+        return written
+
+    def _batches(self, inputs: Sequence[np.ndarray], texts: int) -> Iterator[list[int]]:
+        """The numbers of inputs that are read together, those of about one length."""
+        order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]), reverse=True)
+        first = 0
+        while first < len(order):
+            longest = max(len(inputs[order[first]]), 1)
+            count = max(1, min(_TOKENS[self.device.type] // longest, _TEXTS[self.device.type] // texts))
+            yield order[first : first + count]
+            first += count
+
+    def states(self, max_tokens: int) -> States:
+        """What remembers inputs and texts, for this kind of model."""
+        if self.seq2seq:
+            return _Seq2SeqStates(self.model)
+        return SharedPrefix(self.model, max_tokens) if can_share(self.model.config) else _CausalStates(self.model)
+
+    def _write(self, ids: Tensor, lengths: Tensor, uniform: Tensor, sampling: tuple[int, float, float]) -> Tensor:
+        """[inputs, texts, tokens] with an end token after each text that is shorter."""
+        inputs, texts, steps = uniform.shape
+        states, end = self.states(steps), int(self.ends[0])
+        written = ids.new_full((inputs, texts, steps), end)
+        rows = torch.arange(inputs, device=self.device)  # which input each row of the states is
+        slots = torch.arange(texts, device=self.device).expand(inputs, texts)  # which text each place in a row is
+        live = torch.ones_like(slots, dtype=torch.bool)
+        logits = states.start(ids, lengths, texts).repeat_interleave(texts, 0)
+        for step in range(steps):
+            numbers = uniform[rows[:, None], slots, step].flatten()
+            tokens = next_tokens(logits, numbers, *sampling).view(slots.shape)
+            tokens = torch.where(live, tokens, end)
+            written[rows[:, None], slots, step] = tokens
+            live = live & ~torch.isin(tokens, self.ends)
+            if step + 1 == steps or (step % _TIDY_STEPS == 0 and not live.any()):
+                break
+            if step % _TIDY_STEPS == 0:
+                kept = live.any(1).nonzero()[:, 0]
+                widest = int(live.sum(1).max())
+                if len(kept) < len(rows) or widest < slots.shape[1]:
+                    order = torch.argsort((~live[kept]).int(), dim=1, stable=True)[:, :widest]
+                    states.select(kept, order)
+                    rows = rows[kept]
+                    slots, live, tokens = (part[kept].gather(1, order) for part in (slots, live, tokens))
+            logits = states.step(tokens.flatten())
+        return written
+
+
+class _Repeated:
+    """States in a cache of transformers', repeated for each continuation."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.cache: Any = None
+        self.continuations = 1
+
+    def _repeat(self, continuations: int) -> None:
+        self.cache.batch_repeat_interleave(continuations)
+        self.continuations = continuations
+
+    def _select(self, texts: Tensor, continuations: Tensor) -> Tensor:
+        rows = (texts[:, None] * self.continuations + continuations).flatten()
+        self.cache.batch_select_indices(rows)
+        self.continuations = continuations.shape[1]
+        return rows
+
+
+class _CausalStates(_Repeated):
+    """Of a causal model; inputs are padded on the left."""
+
+    def start(self, ids: Tensor, lengths: Tensor, continuations: int) -> Tensor:
+        places = torch.arange(ids.shape[1], device=ids.device) - (ids.shape[1] - lengths)[:, None]
+        self.mask = (places >= 0).long()
+        moved = ids.gather(1, places.clamp(min=0))
+        self.cache = transformers().DynamicCache(config=self.model.config)
+        result = self.model(
+            input_ids=moved, attention_mask=self.mask, position_ids=places.clamp(min=0), past_key_values=self.cache,
+            use_cache=True,
+        )  # fmt: skip
+        self.cache = result.past_key_values
+        self._repeat(continuations)
+        self.mask, self.places = (part.repeat_interleave(continuations, 0) for part in (self.mask, lengths[:, None]))
+        return result.logits[:, -1]  # type: ignore[no-any-return]
+
+    def step(self, tokens: Tensor) -> Tensor:
+        self.mask = torch.cat([self.mask, self.mask.new_ones(len(tokens), 1)], 1)
+        result = self.model(
+            input_ids=tokens[:, None], attention_mask=self.mask, position_ids=self.places, past_key_values=self.cache,
+            use_cache=True,
+        )  # fmt: skip
+        self.places = self.places + 1
+        return result.logits[:, -1]  # type: ignore[no-any-return]
+
+    def select(self, texts: Tensor, continuations: Tensor) -> None:
+        rows = self._select(texts, continuations)
+        self.mask, self.places = self.mask[rows], self.places[rows]
+
+
+class _Seq2SeqStates(_Repeated):
+    """Of a seq2seq model: its encoder reads an input once, whatever is written for it."""
+
+    def start(self, ids: Tensor, lengths: Tensor, continuations: int) -> Tensor:
+        self.mask = (torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]).long()
+        self.encoded = self.model.get_encoder()(input_ids=ids, attention_mask=self.mask)
+        library = transformers()
+        self.cache = library.EncoderDecoderCache(library.DynamicCache(), library.DynamicCache())
+        logits = self._read(ids.new_full((len(ids),), start_token(self.model)))
+        self._repeat(continuations)
+        self._keep(torch.arange(len(ids), device=ids.device).repeat_interleave(continuations))
+        return logits
+
+    def step(self, tokens: Tensor) -> Tensor:
+        return self._read(tokens)
+
+    def select(self, texts: Tensor, continuations: Tensor) -> None:
+        self._keep(self._select(texts, continuations))
+
+    def _read(self, tokens: Tensor) -> Tensor:
+        result = self.model(
+            encoder_outputs=self.encoded, attention_mask=self.mask, decoder_input_ids=tokens[:, None],
+            past_key_values=self.cache, use_cache=True,
+        )  # fmt: skip
+        self.cache = result.past_key_values
+        return result.logits[:, -1]  # type: ignore[no-any-return]
+
+    def _keep(self, rows: Tensor) -> None:
+        self.mask = self.mask[rows]
+        # the cache holds what the decoder takes from the encoder's states, so only their shape is still looked at
+        self.encoded.last_hidden_state = self.encoded.last_hidden_state[:1].expand(len(rows), -1, -1)
+
+
+def _before(tokens: list[int], ends: set[int]) -> list[int]:
+    """The tokens before the first end token."""
+    return tokens[: next((i for i, token in enumerate(tokens) if token in ends), len(tokens))]

@@ -1,0 +1,377 @@
+"""SPLADE's head, and with it BM26e's: one weight for each word of the vocabulary. SPLADE-doc reads no queries."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from vizsla.neural.chunks import SPECIAL_TOKENS, START, Batch, Chunk, packed, pieces_apart
+from vizsla.neural.encoder import PackedBert, Padded
+from vizsla.neural.heads.base import HEADS, RULED_OUT, Head, Output
+from vizsla.neural.lazy_torch import Module, inference_mode, nn, no_grad, torch
+from vizsla.neural.onnx_graph import EncoderGraph
+from vizsla.neural.weights import SCALE
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+TABLE = "embeddings.word_embeddings.weight"
+_OWN_TABLE = "decoder.weight"  # where the last layer is not the input embeddings again
+_SLICE = 2000  # terms whose logits are made together, so that those of a text stay in the cache until their maximum
+_ROWS = 16  # tokens that are compared at once: one comparison of many logits is faster than many of one
+
+
+@HEADS.register("splade", help="One weight for each word of the vocabulary.")
+class SpladeHead(Head):
+    """A masked-language head, and the maximum or the sum over the tokens of a text.
+
+    `pooling` is `max`, `sum`, `max+log1p` or `sum+log1p`; without a word it is `max`. See `SPLADE_POOLINGS`.
+    """
+
+    gives: ClassVar[str] = "vectors"
+
+    def outputs(self, graph: EncoderGraph, *, special_tokens: Sequence[int], pooling: str) -> list[Output]:  # noqa: ARG002
+        return [Output(_splade(graph, pooling.split("+")), "vectors", graph.words)]
+
+    def module(self, encoder: Any, weights: Mapping[str, np.ndarray], pooling: str) -> nn.Module:
+        head = TiedHead(encoder.embeddings.word_embeddings, encoder.hidden, tied=_OWN_TABLE not in weights)
+        return Splade(encoder, head, pooling.split("+"))
+
+
+def _splade(g: EncoderGraph, pooling: Sequence[str]) -> str:
+    """One weight a word of the vocabulary."""
+    logarithms = 2 if "log1p" in pooling else 1
+    table = g.table(_OWN_TABLE) if _OWN_TABLE in g.weights else TABLE
+    if "sum" in pooling:
+        states = g.norm("norm", g("Gelu", g.product("dense", g.states)))
+        present = g("Unsqueeze", g("Cast", g.keep, to=1), g.constant([2]))
+
+        def summed(logits: str) -> str:
+            weights = g("Mul", _weights(g, logits, logarithms), present)
+            return str(g("ReduceSum", weights, g.constant([1]), keepdims=0))
+
+        return onnx_pooled_logits(g, states, summed, g.vector("decoder.bias"), table)
+    states = g.norm("norm", g("Gelu", g.product("dense", without_padding(g))))
+    return _weights(g, onnx_highest_logits(g, states, g.vector("decoder.bias"), table), logarithms)
+
+
+def _weights(g: EncoderGraph, logits: str, logarithms: int) -> str:
+    weights = g("Relu", logits)
+    for _ in range(logarithms):
+        weights = g("Log", g("Add", weights, g.constant(1, np.float32)))
+    return str(weights)
+
+
+def without_padding(g: EncoderGraph) -> str:
+    """The states, with those of padding replaced by the first token's, which changes no maximum."""
+    return str(g("Where", g("Unsqueeze", g.keep, g.constant([2])), g.states, g.first_state()))
+
+
+def onnx_highest_logits(g: EncoderGraph, states: str, bias: str = "", table: str = TABLE) -> str:
+    """[batch, vocabulary] the highest product of each input embedding with the states of a text, plus a bias.
+
+    Where a bias rules terms out, theirs is their bias.
+    """
+    whole = g("Shape", states, start=1, end=2)
+    missing = g("Sub", g.constant([_ROWS - 1]), g("Mod", g("Add", whole, g.constant([_ROWS - 1])), g.constant([_ROWS])))
+    copies = g(
+        "Expand", g("Slice", states, g.constant([0]), g.constant([1]), g.constant([1])), _beside(g, states, missing)
+    )
+    filled = g("Transpose", g("Concat", states, copies, axis=1), perm=[1, 0, 2])  # [tokens, batch, hidden]
+
+    def highest(logits: str) -> str:
+        groups = g("Split", logits, outputs=_ROWS, axis=0, num_outputs=_ROWS)
+        return str(g("ReduceMax", g("Max", *groups), g.constant([0]), keepdims=0))
+
+    return onnx_pooled_logits(g, filled, highest, bias, table)
+
+
+def _beside(g: EncoderGraph, states: str, count: str) -> str:
+    """The shape of some more states for each text."""
+    return str(g("Concat", g("Shape", states, end=1), count, g("Shape", states, start=2), axis=0))
+
+
+def onnx_pooled_logits(g: EncoderGraph, states: str, pool: Callable[[str], str], bias: str, table: str) -> str:
+    """[batch, vocabulary] what `pool` makes of the products of each row of a table with the states of a text.
+
+    Terms that the bias rules out take no part; they get their bias.
+    """
+    terms = np.flatnonzero(g.stored[bias] > RULED_OUT / 2) if bias else np.arange(g.words)
+    scale = table + SCALE
+    if len(terms) < g.words:
+        chosen = g.constant(terms, np.int32)
+        table, bias, scale = (g("Gather", name, chosen) if name in g.stored else name for name in (table, bias, scale))
+    parts = g("DynamicQuantizeLinear", states, outputs=3) if g.int8 else ()
+    cuts = np.linspace(0, len(terms), max(1, len(terms) // _SLICE) + 1).astype(int)
+    pooled = []
+    for start, end in pairwise(cuts):
+        bounds = (g.constant([start]), g.constant([end]))
+        rows, shift = g("Slice", table, *bounds), g("Slice", bias, *bounds) if bias else ""
+        if g.int8:
+            logits = g.multiply(parts, rows, g("Slice", scale, *bounds), shift)
+        else:
+            product = g("MatMul", states, g.transposed(rows))
+            logits = g("Add", product, shift) if bias else product
+        pooled.append(pool(logits))
+    return _with_ruled_out(g, g("Concat", *pooled, axis=1), terms)
+
+
+def _with_ruled_out(g: EncoderGraph, logits: str, terms: np.ndarray) -> str:
+    """[batch, vocabulary] from [batch, terms]: the others get the bias of what is ruled out."""
+    if len(terms) == g.words:
+        return logits
+    places = np.full(g.words, len(terms))
+    places[terms] = np.arange(len(terms))
+    wider = g("Pad", logits, g.constant([0, 0, 0, 1]), g.constant(RULED_OUT, np.float32))
+    return str(g("Gather", wider, g.constant(places, np.int32), axis=1))
+
+
+_TOGETHER = 16_384  # tokens whose logits are there at the same time: a gigabyte in 16 bits
+_PIECES = 256  # word pieces whose vectors are made at the same time
+_ENTRIES = 1 << 20  # gradients of single terms that go back at the same time
+
+
+class TiedHead(Module):
+    """A masked-language head for an encoder that came without one: a dense layer, then the input embeddings again.
+
+    `shift` is taken from every logit at first, so that few terms are active before the head has learnt anything.
+    Where not `tied`, its last layer has weights of its own.
+    """
+
+    def __init__(self, embeddings: nn.Embedding, hidden: int, shift: float = 0.0, *, tied: bool = True) -> None:
+        super().__init__()
+        self.dense = nn.Linear(hidden, hidden)
+        self.norm = nn.LayerNorm(
+            hidden, eps=1e-12
+        )  # that of BERT, with which the network is written and opened by others
+        self.decoder = nn.Linear(hidden, embeddings.num_embeddings)
+        if tied:
+            self.decoder.weight = embeddings.weight  # the same parameter, not a copy
+        nn.init.constant_(self.decoder.bias, -shift)
+
+    def transform(self, states: Tensor) -> Tensor:
+        """What the decoder reads."""
+        normed: Tensor = self.norm(nn.functional.gelu(self.dense(states)))
+        return normed
+
+    def forward(self, states: Tensor) -> Tensor:
+        """[..., vocabulary] the logits."""
+        logits: Tensor = self.decoder(self.transform(states))
+        return logits
+
+
+class Splade(Module):
+    """The highest log(1 + ReLU(logit)) of each term over the positions of a text; `pooling`: see `SPLADE_POOLINGS`.
+
+    `by_pieces`: while it is trained, every second query is read piece by piece, each as a text of its own. For queries,
+    a table of its pieces' vectors can then replace the network (`piece_vectors`).
+    """
+
+    kind = "splade"
+
+    def __init__(self, encoder: PackedBert | Padded, head: TiedHead, pooling: Sequence[str] = ("max",)) -> None:
+        super().__init__()
+        self.encoder, self.head, self.pooling = encoder, head, tuple(pooling)
+        self.vocabulary = encoder.vocabulary
+        self.by_pieces = False
+
+    def forward(self, chunk: Chunk) -> Tensor:
+        """[texts of the chunk, vocabulary] the vectors; the logarithm after the maximum: the same, and cheaper."""
+        if "sum" in self.pooling:
+            return self._sums(chunk)
+        return pooled_logits(self.highest(chunk)[:, None], self.pooling)
+
+    def _sums(self, chunk: Chunk) -> Tensor:
+        """[texts of the chunk, vocabulary] the sums over positions."""
+        states = self.head.transform(self.encoder(chunk))
+        sums = []
+        for rows, lengths in _groups(states, chunk.starts):
+            present = torch.arange(rows.shape[1], device=rows.device) < lengths[:, None]
+            sums.append(pooled_logits(self.head.decoder(rows) * present[:, :, None], self.pooling))
+        return torch.cat(sums)
+
+    def highest(self, chunk: Chunk) -> Tensor:
+        """[texts of the chunk, vocabulary] the highest logit of each term."""
+        starts = chunk.starts
+        if self.by_pieces and self.training and chunk.side == 0:
+            every_second = torch.arange(len(starts) - 1, device=starts.device) % 2 == 1
+            chunk, starts = pieces_apart(chunk, every_second)
+        states = self.head.transform(self.encoder(chunk))
+        return highest_logits(states, self.head.decoder.weight, self.head.decoder.bias, starts)
+
+    @inference_mode
+    def piece_vectors(self, most: int) -> tuple[Tensor, Tensor]:
+        """[vocabulary, most] the heaviest terms of each word piece by itself, heaviest first, and their weights."""
+        decoder = self.head.decoder
+        kept = (decoder.bias > RULED_OUT / 2).nonzero()[:, 0]
+        table, bias = decoder.weight[kept], decoder.bias[kept]
+        terms, weights = [], []
+        for pieces in torch.arange(self.vocabulary, device=kept.device).tensor_split(-(-self.vocabulary // _PIECES)):
+            text = nn.functional.pad(pieces, (1, 1), value=START)[None]
+            together = packed(text, torch.ones_like(text, dtype=torch.bool), text.numel()).chunks[0]
+            apart, _ = pieces_apart(together, torch.ones(1, dtype=torch.bool, device=kept.device))
+            logits = nn.functional.linear(self.head.transform(self.encoder(apart)), table, bias)
+            vectors = pooled_logits(logits.view(len(pieces), -1, len(kept)), self.pooling).float()
+            heaviest = vectors.topk(min(most, len(kept)), 1)
+            terms.append(kept[heaviest.indices])
+            weights.append(heaviest.values)
+        return torch.cat(terms), torch.cat(weights)
+
+    @no_grad
+    def keep_terms(self, terms: Tensor) -> None:
+        """Rule out all other terms, by a bias that no logit overcomes: [kept] the numbers of those that stay."""
+        ruled_out = torch.ones(self.vocabulary, dtype=torch.bool, device=self.head.decoder.bias.device)
+        ruled_out[terms] = False
+        self.head.decoder.bias.masked_fill_(ruled_out, RULED_OUT)
+
+    def vectors(self, outputs: Sequence[Tensor], batch: Batch) -> Tensor:
+        """[texts, width] in the order of the batch."""
+        rows = torch.cat(list(outputs))[torch.argsort(batch.order)]
+        return nn.functional.pad(rows, (0, self.encoder.width - self.vocabulary))
+
+    @no_grad
+    def sparsify(self, chunks: Sequence[Chunk], terms: int = 100, highest: float = 2.0) -> float:
+        """Shift and shrink all logits: about so many terms of a text above 0, the highest at so much; gives the shift.
+
+        A masked-language head only learns which logits are higher than others, so their level means nothing and may
+        leave every term of the vocabulary active, and their range makes scores of hundreds that a contrastive loss
+        would spend its first steps on bringing down.
+        """
+        best = torch.cat([self.highest(chunk).float().topk(terms, 1).values for chunk in chunks])
+        shift = best[:, -1].median()
+        share = highest / (best[:, 0].median() - shift).clamp(min=1e-6)
+        self.head.decoder.bias.sub_(shift)
+        for part in (self.head.norm.weight, self.head.norm.bias, self.head.decoder.bias):
+            part.mul_(share)
+        return float(shift)
+
+
+def pooled_logits(logits: Tensor, pooling: Sequence[str]) -> Tensor:
+    """[texts, vocabulary] weights from [texts, tokens, vocabulary] logits, which are 0 for padding.
+
+    >>> pooled_logits(torch.tensor([[[1.0, -1.0], [3.0, 0.0]]]), ("sum",)).exp().tolist()
+    [[8.0, 1.0]]
+    """
+    weights = torch.log1p(torch.relu(logits))
+    if "log1p" in pooling:
+        weights = torch.log1p(weights)
+    return weights.sum(1) if "sum" in pooling else weights.amax(1)
+
+
+def highest_logits(states: Tensor, weight: Tensor, bias: Tensor, starts: Tensor) -> Tensor:
+    """[texts, vocabulary] the highest of `states @ weight.T + bias` in each packed text, in 16 bits under autocast."""
+    if torch.is_autocast_enabled(states.device.type):
+        kind = torch.get_autocast_dtype(states.device.type)
+        states, weight, bias = (x.to(kind) for x in (states, weight, bias))
+    logits: Tensor = _highest_logits_function().apply(states, weight, bias, starts)
+    return logits
+
+
+@functools.cache
+def _highest_logits_function() -> Any:
+    """The function of torch's autograd behind `highest_logits`."""
+
+    class HighestLogits(torch.autograd.Function):
+        """The highest of `states @ weight.T + bias` in each text, without the logits of all tokens in memory.
+
+        For the backward pass only the positions of the maxima are kept. Most gradients are 0 there, since ReLU cuts
+        off most terms. So a few hundred terms a text go to the states and the embeddings one by one: far less work
+        than two products with the whole vocabulary.
+        """
+
+        @staticmethod
+        def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, starts: Tensor) -> Tensor:
+            highest, where = [], []
+            for rows, lengths in _groups(states, starts):
+                best = nn.functional.linear(rows, weight, bias).max(1)
+                highest.append(best.values)
+                where.append(torch.where(best.indices < lengths[:, None], best.indices, 0).to(torch.int16))
+                del best  # before the next logits are made
+            ctx.save_for_backward(states, weight, bias, starts, torch.cat(where))
+            return torch.cat(highest)
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+            states, weight, bias, starts, where = ctx.saved_tensors
+            to_states, to_weight = (torch.zeros_like(x, dtype=_wide(x)) for x in (states, weight))
+            texts, terms = gradients[0].nonzero(as_tuple=True)
+            for part in range(0, len(texts), _ENTRIES):
+                text, term = texts[part : part + _ENTRIES], terms[part : part + _ENTRIES]
+                flow = gradients[0][text, term][:, None]
+                token = starts[text] + where[text, term]
+                to_states.index_add_(0, token, (flow * weight[term]).to(to_states.dtype))
+                to_weight.index_add_(0, term, (flow * states[token]).to(to_weight.dtype))
+            to_bias = gradients[0].sum(0, dtype=_wide(bias)).to(bias.dtype)
+            return to_states.to(states.dtype), to_weight.to(weight.dtype), to_bias, None
+
+    return HighestLogits
+
+
+def _groups(states: Tensor, starts: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Some texts at a time: [texts, length, hidden] states, and the lengths; a text's first state fills it up.
+
+    So the highest logit over a row is that of its text, and none has to be masked.
+    """
+    bounds = starts.tolist()
+    first = 0
+    while first < len(bounds) - 1:
+        last = first + 1
+        while last < len(bounds) - 1 and bounds[last + 1] - bounds[first] <= _TOGETHER:
+            last += 1
+        lengths = starts[first : last + 1].diff()
+        at = torch.arange(int(lengths.max()), device=states.device).expand(last - first, -1)
+        yield states[starts[first:last, None] + torch.where(at < lengths[:, None], at, 0)], lengths
+        first = last
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+_GAIN = 100.0  # so that a table learns at the learning rate of an encoder
+
+
+class SpladeDoc(Splade):
+    """SPLADE's vectors of documents; a query is the set of its word pieces, each with a weight that is learnt.
+
+    All pieces have the weight 1 at first, which is SPLADE-doc.
+    """
+
+    def __init__(
+        self, encoder: PackedBert | Padded, head: TiedHead, special_tokens: Sequence[int] = SPECIAL_TOKENS
+    ) -> None:
+        super().__init__(encoder, head)
+        self.query_changes = nn.Parameter(torch.zeros(self.vocabulary))
+        has_weight = torch.ones(self.vocabulary).index_fill_(0, torch.tensor(list(special_tokens)), 0.0)
+        self.register_buffer("has_weight", has_weight, persistent=False)
+
+    @property
+    def query_weights(self) -> Tensor:
+        """[vocabulary] the weight of each piece of a query, 0 or more."""
+        has_weight: Tensor = self.has_weight  # type: ignore[assignment]
+        return torch.relu(1 + _GAIN * self.query_changes) * has_weight
+
+    @no_grad
+    def start_from(self, weights: Tensor) -> None:
+        """Give queries these weights."""
+        self.query_changes.copy_((weights - 1) / _GAIN)
+
+    @property
+    def documents(self) -> Splade:
+        """The network that reads documents."""
+        return Splade(self.encoder, self.head, self.pooling)
+
+    def forward(self, chunk: Chunk) -> Tensor:
+        """[texts of the chunk, vocabulary] the vectors."""
+        if chunk.side != 0:
+            return super().forward(chunk)
+        texts = torch.repeat_interleave(chunk.starts.diff())
+        # in 32 bits, as the vectors of documents are after their logarithm
+        present = torch.zeros(len(chunk.starts) - 1, self.vocabulary, device=chunk.ids.device)
+        present[texts, chunk.ids] = 1
+        return present * self.query_weights

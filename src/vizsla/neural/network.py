@@ -1,0 +1,173 @@
+"""A network in a folder, as models hold it: known by its digest, opened when it is first used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from vizsla.described import DescriptionError, fields_from_data
+from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.neural.heads import coil
+from vizsla.neural.once import once
+from vizsla.neural.onnx_export import write_network
+from vizsla.neural.onnx_graph import Precision
+from vizsla.neural.weights import NETWORK, WEIGHTS, copy_weights
+from vizsla.plain_data import parse_settings
+
+ABOUT = "network.json"
+RUNTIMES = ("onnx", "torch")
+
+
+class Running(Protocol):
+    """A network that is open: token ids of texts behind one another to weights."""
+
+    def weights(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray: ...
+    def vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]: ...
+    def augmentations(self, ids: np.ndarray, offsets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]: ...
+    def embeddings(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray: ...
+    def scores(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray: ...
+    def token_vectors(self, ids: np.ndarray, offsets: np.ndarray, attended: np.ndarray | None = None) -> np.ndarray: ...
+    def coil_vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network that reads word pieces; it is opened when it is first used.
+
+    `kind`: the name of its head in `vizsla.neural.heads.HEADS`. `heads`: attention heads of the encoder. `length`:
+    how many tokens it reads, between the special tokens `start` and `end`. `max_weight`: the weight that becomes 255
+    when documents are stored in 8 bits. `pooling`: how a dense vector is made from the states of tokens, or
+    SPLADE's from their logits.
+    """
+
+    folder: Path = field(compare=False)
+    digest: str
+    kind: str = "unicoil"
+    heads: int = 12
+    length: int = 512
+    max_weight: float = 5.0
+    start: int = 101
+    end: int = 102
+    pooling: str = ""
+    width: int = 0
+    """How many numbers a dense vector, or that of a token, has."""
+    cls_width: int = 0
+    """How many numbers the vector of a text has beside those of its tokens."""
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Network:
+        """The network in a folder; nothing large is read yet."""
+        path = Path(folder)
+        try:
+            about = parse_settings((path / ABOUT).read_text())
+            return cls(path, **fields_from_data(cls, about, ("folder",)))
+        except (FileNotFoundError, NotADirectoryError):
+            raise InputError(f"there is no network here (no {ABOUT})", file=str(folder)) from None
+        except (ValueError, DescriptionError) as e:
+            raise InputError(f"this does not describe a network ({e})", file=str(path / ABOUT)) from None
+
+    @classmethod
+    def write(
+        cls,
+        folder: str | Path,
+        weights: Mapping[str, np.ndarray],
+        *,
+        kind: str,
+        heads: int,
+        max_weight: float,
+        length: int = 512,
+        precision: Precision = "int8",
+        sample: Iterable[Sequence[int]] = (),
+        pooling: str = "",
+    ) -> Network:
+        """Write a network that was trained, for onnxruntime and for torch; see `write_network`."""
+        path = Path(folder)
+        write_network(path, weights, kind, attention_heads=heads, precision=precision, sample=sample, pooling=pooling)
+        sha256 = hashlib.sha256()
+        for name in (NETWORK, WEIGHTS):
+            sha256.update((path / name).read_bytes())
+        width = 0
+        if kind == "dense":
+            width = weights["embeddings.word_embeddings.weight"].shape[1] * len(pooling.split("+"))
+        if kind == "colbert":
+            width = len(weights["linear.weight"])
+        if kind == "coil":
+            width = len(weights[f"{coil.TOKENS}.bias"])
+        widths = {"width": width, "cls_width": len(weights.get(f"{coil.CLS}.bias", ()))}
+        network = cls(path, sha256.hexdigest(), kind, heads, length, max_weight, pooling=pooling, **widths)
+        about = {name: value for name, value in asdict(network).items() if name != "folder"}
+        about = {name: value for name, value in about.items() if value or name not in ("pooling", *widths)}
+        (path / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
+        return network
+
+    def framed(self, ids: np.ndarray, starts: np.ndarray, length: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Texts that lie behind one another, each between the special tokens and cut to a length, 0 for the longest.
+
+        `starts`: [texts + 1] where each text begins. Gives ids and starts of the framed texts.
+        """
+        sizes = np.minimum(np.diff(starts), (length or self.length) - 2)
+        offsets = np.concatenate([[0], np.cumsum(sizes + 2)])
+        framed = np.empty(offsets[-1], np.int64)
+        framed[offsets[:-1]], framed[offsets[1:] - 1] = self.start, self.end
+        inside = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        framed[np.repeat(offsets[:-1] + 1, sizes) + inside] = ids[np.repeat(starts[:-1], sizes) + inside]
+        return framed, offsets
+
+    def save(self, folder: Path) -> str:
+        """Copy the network into a folder; returns the name it has there."""
+        name = self.digest[:12]
+        if (folder / name).resolve() != self.folder.resolve():
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            for file in (NETWORK, ABOUT):
+                shutil.copyfile(self.folder / file, folder / name / file)
+            copy_weights(self.folder, folder / name)
+            for file in (NETWORK, WEIGHTS, ABOUT):
+                with (folder / name / file).open("rb") as copied:
+                    os.fsync(copied.fileno())
+        return name
+
+    @once
+    def running(self) -> Running:
+        """The network, opened: on a GPU by torch where there is one, else by onnxruntime; VIZSLA_RUNTIME decides."""
+        if runtime() == "torch":
+            from vizsla.neural.inference import TorchNetwork
+
+            return TorchNetwork(self.folder, self.kind, self.heads, self.pooling)
+        from vizsla.neural.session import OnnxNetwork
+
+        return OnnxNetwork(self.folder)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "running"}
+
+
+def runtime() -> str:
+    """What runs networks here: torch where it sees a GPU or onnxruntime is not installed, else onnxruntime."""
+    chosen = os.environ.get("VIZSLA_RUNTIME", "")
+    if chosen:
+        if chosen not in RUNTIMES:
+            raise UnknownNameError("runtime in VIZSLA_RUNTIME", chosen, RUNTIMES)
+        return chosen
+    if find_spec("torch") is not None and (find_spec("onnxruntime") is None or sees_gpu()):
+        return "torch"
+    if find_spec("onnxruntime") is None:
+        raise VizslaError("a learned model needs onnxruntime; install it with: pip install onnxruntime")
+    return "onnx"
+
+
+def sees_gpu() -> bool:
+    """Whether torch has a GPU to run on."""
+    if not Path("/dev/nvidiactl").exists():  # importing torch takes seconds
+        return False
+    import torch
+
+    return torch.cuda.is_available()

@@ -1,0 +1,218 @@
+"""A BERT encoder as an ONNX graph, built by hand so that 8-bit arithmetic runs where it is fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from vizsla.errors import InputError
+from vizsla.neural.chunks import END
+from vizsla.neural.weights import DIVISORS, SCALE
+
+Precision = Literal["int8", "float32"]
+
+WORDS = "embeddings.word_embeddings.weight"
+_EPSILON = 1e-12  # of BERT's normalisations
+_CALM = 2.0  # channels that peak at more than this many times the middle one are divided
+
+
+def quantise(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows in 8 bits, and the scale of each.
+
+    >>> quantise(np.array([[0.5, -1.0], [0.0, 0.0]]))[0].tolist()
+    [[64, -127], [0, 0]]
+    """
+    scale = np.abs(matrix).max(1) / 127
+    scale = np.where(scale == 0, 1, scale).astype(np.float32)
+    return np.rint(matrix / scale[:, None]).astype(np.int8), scale
+
+
+def layer_count(weights: Iterable[str], side: str) -> int:
+    """How many layers the encoder or the decoder of a network has, by the names of its arrays."""
+    return sum(name.startswith(side) and name.endswith(".attention.self.query.weight") for name in weights)
+
+
+class Graph:
+    """Nodes in the order they run. `inside`: small arrays kept in the graph. `stored`: those in the file of weights."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.inside: dict[str, np.ndarray] = {}
+        self.stored: dict[str, np.ndarray] = {}
+
+    def __call__(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
+        """Add an operation; gives the name of what comes out, or the names."""
+        from onnx import helper
+
+        names = [f"{kind}_{len(self.nodes)}_{i}" for i in range(outputs)]
+        domain = "com.microsoft" if kind == "MatMulIntegerToFloat" else ""
+        self.nodes.append(helper.make_node(kind, inputs, names, domain=domain, **attributes))
+        return names[0] if outputs == 1 else names
+
+    def constant(self, values: Any, kind: type[np.generic] = np.int64) -> str:
+        name = f"constant_{len(self.inside)}"
+        self.inside[name] = np.asarray(values, kind)
+        return name
+
+    def store(self, name: str, values: np.ndarray) -> str:
+        self.stored[name] = np.ascontiguousarray(values)
+        return name
+
+
+class NetworkGraph(Graph):
+    """A graph of transformer layers over the arrays of a network, in 8 bits or in floats."""
+
+    def __init__(
+        self, weights: Mapping[str, np.ndarray], heads: int, precision: Precision, epsilon: float = _EPSILON
+    ) -> None:
+        """`heads`: those of attention. `epsilon`: that of normalisations."""
+        super().__init__()
+        self.weights, self.heads, self.int8, self.epsilon = weights, heads, precision == "int8", epsilon
+        self.words, self.hidden = self.array(WORDS).shape
+
+    def transposed(self, table: str) -> str:
+        return str(self("Transpose", table, perm=[1, 0]))  # of a constant, so done once, when the network is opened
+
+    def norm(self, name: str, states: str) -> str:
+        scale, shift = self.vector(name + ".weight"), self.vector(name + ".bias")
+        return str(self("LayerNormalization", states, scale, shift, axis=-1, epsilon=self.epsilon))
+
+    def table(self, name: str, divisors: np.ndarray | None = None) -> str:
+        """Store a matrix, in 8 bits where the network is of 8 bits."""
+        if not self.int8:
+            return self.vector(name)
+        matrix = self.array(name)
+        if divisors is not None:
+            matrix = matrix * self.stored.setdefault(name + DIVISORS, divisors)
+        values, scale = quantise(matrix)
+        self.store(name + SCALE, scale)
+        return self.store(name, values)
+
+    def vector(self, name: str) -> str:
+        """Store an array in 32-bit floats."""
+        return self.store(name, self.array(name))
+
+    def array(self, name: str) -> np.ndarray:
+        try:
+            return np.asarray(self.weights[name], np.float32)
+        except KeyError:
+            raise InputError(f"the weights of this network lack {name}") from None
+
+
+class EncoderGraph(NetworkGraph):
+    """The encoder's part of the graph, from `ids` to `states`. `keep`: [batch, length] which tokens are not padding."""
+
+    def __init__(
+        self,
+        weights: Mapping[str, np.ndarray],
+        heads: int,
+        precision: Precision,
+        peaks: Mapping[str, np.ndarray],
+        *,
+        reads_pairs: bool = False,
+        reads_first: bool = False,
+        epsilon: float = _EPSILON,
+    ) -> None:
+        """`reads_pairs`: a text is a query and a document, which token types tell apart.
+
+        `reads_first`: only the state of the first token is needed, so the last layer makes no others.
+        """
+        super().__init__(weights, heads, precision, epsilon)
+        self.peaks, self.reads_pairs = peaks, reads_pairs
+        self.watched: dict[str, str] = {}  # the peaks of the channels going into a matrix, by the matrix
+        self.longest = len(self.array("embeddings.position_embeddings.weight"))
+        length = self("Shape", "ids", start=1, end=2)
+        places = self("Range", self.constant(0), self("Squeeze", length), self.constant(1))
+        self.keep = self("Less", places, self("Unsqueeze", "lengths", self.constant([1])))
+        square = self("Concat", self.constant([1, 1]), length, self.constant([1]), axis=0)
+        self.mask = self("Expand", self("Unsqueeze", self.keep, self.constant([1, 2])), square)
+        self.full = self("Equal", self("ReduceMin", "lengths", keepdims=0), self("Squeeze", length))
+        self.states = self.embed(length)
+        layers = layer_count(weights, "encoder")
+        for layer in range(layers):
+            only_first = reads_first and layer == layers - 1
+            self.states = self.layer(f"encoder.layer.{layer}.", self.states, only_first=only_first)
+
+    def embed(self, length: str) -> str:
+        table = self.table(WORDS)
+        words = self("Gather", table, "ids")
+        positions = self.table("embeddings.position_embeddings.weight")
+        if self.int8:
+            scale = self("Unsqueeze", self("Gather", table + SCALE, "ids"), self.constant([2]))
+            words = self("Mul", self("Cast", words, to=1), scale)
+            scale = self("Unsqueeze", positions + SCALE, self.constant([1]))
+            positions = self("Mul", self("Cast", positions, to=1), scale)
+        table = self.vector("embeddings.token_type_embeddings.weight")
+        if self.reads_pairs:
+            words = self("Add", words, self("Gather", table, self.token_types()))
+        else:  # of constants, so worked out when the network is opened
+            positions = self("Add", positions, self("Gather", table, self.constant(0)))
+        here = self("Slice", positions, self.constant([0]), length)
+        return self.norm("embeddings.LayerNorm", self("Add", words, here))
+
+    def token_types(self) -> str:
+        """[batch, length] 0 up to the first [SEP] of each text, 1 behind it."""
+        ends = self("Cast", self("Equal", "ids", self.constant(END)), to=7)
+        return str(self("Min", self("CumSum", ends, self.constant(1), exclusive=1), self.constant(1)))
+
+    def layer(self, prefix: str, states: str, *, only_first: bool = False) -> str:
+        """The states after a layer; with `only_first` those of the first tokens, which look at all others."""
+        query, *others = [prefix + "attention.self." + part for part in ("query", "key", "value")]
+        if only_first:
+            read = self.products(others, states)
+            states = self.first_state()
+            mixed = self.attend([self.product(query, states), *read], only_first=True)
+        else:
+            mixed = self.attend(self.products([query, *others], states))
+        mixed = self.product(prefix + "attention.output.dense", mixed)
+        states = self.norm(prefix + "attention.output.LayerNorm", self("Add", mixed, states))
+        inner = self("Gelu", self.product(prefix + "intermediate.dense", states))
+        inner = self.product(prefix + "output.dense", inner)
+        return self.norm(prefix + "output.LayerNorm", self("Add", inner, states))
+
+    def attend(self, parts: Sequence[str], *, only_first: bool = False) -> str:
+        """Attention, with a mask only if there is padding: without one it is faster, the more so for long texts."""
+        from onnx import TensorProto, helper
+
+        mask = self("Unsqueeze", self.keep, self.constant([1, 2])) if only_first else self.mask
+        shape = ["batch", 1 if only_first else "length", self.hidden]
+        ways = []
+        for name, inputs in ((f"full_{len(self.nodes)}", parts), (f"padded_{len(self.nodes)}", [*parts, mask])):
+            node = helper.make_node("Attention", inputs, [name], q_num_heads=self.heads, kv_num_heads=self.heads)
+            output = helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            ways.append(helper.make_graph([node], name, [], [output]))
+        return str(self("If", self.full, then_branch=ways[0], else_branch=ways[1]))
+
+    def product(self, name: str, states: str) -> str:
+        return self.products([name], states)[0]
+
+    def products(self, names: Sequence[str], states: str) -> list[str]:
+        """Linear layers of the same states, which are quantised once for all of them."""
+        self.watched[names[0]] = states
+        if not self.int8:
+            made = [self("MatMul", states, self.transposed(self.vector(name + ".weight"))) for name in names]
+            return [self("Add", m, self.vector(n + ".bias")) for m, n in zip(made, names, strict=True)]
+        divisors = self.divisors(names[0])
+        tables = {name: self.table(name + ".weight", divisors) for name in names}
+        if divisors is not None:
+            states = self("Mul", states, self("Reciprocal", names[0] + ".weight" + DIVISORS))
+        parts = self("DynamicQuantizeLinear", states, outputs=3)
+        return [self.multiply(parts, t, t + SCALE, self.vector(name + ".bias")) for name, t in tables.items()]
+
+    def multiply(self, states: Sequence[str], table: str, scale: str, bias: str) -> str:
+        """Quantised states (values, scale, zero) by a table of 8 bits, its rows the outputs."""
+        values, factor, zero = states
+        return str(self("MatMulIntegerToFloat", values, self.transposed(table), factor, scale, zero, "", bias))
+
+    def divisors(self, name: str) -> np.ndarray | None:
+        """What the channels going into a matrix are divided by. Only feed-forward layers gain enough to pay for it."""
+        peaks = self.peaks.get(name)
+        if peaks is None or not name.endswith(("intermediate.dense", "output.dense")) or "attention" in name:
+            return None
+        return np.maximum(peaks / max(_CALM * float(np.median(peaks)), 1e-6), 1).astype(np.float32)
+
+    def first_state(self) -> str:
+        """[batch, 1, hidden] the state of the first token of each text."""
+        return str(self("Slice", self.states, self.constant([0]), self.constant([1]), self.constant([1])))
