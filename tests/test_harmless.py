@@ -135,7 +135,7 @@ FINE = [
     ("datasets", "--data", "."),
     ("datasets", "stats", NAME),
     ("qrels", "pool", NAME, *RUNS, "-o", f"s{NAME}.csv"),
-    ("qrels", "evaluate", NAME, f"s{NAME}.csv", *RUNS),
+    ("qrels", "eval", NAME, f"s{NAME}.csv", *RUNS),
     ("delete", INDEX, f"{EVIL} 1", EVIL),
 ]
 """Commands that find nothing wrong."""

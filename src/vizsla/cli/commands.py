@@ -54,7 +54,7 @@ COMMANDS: dict[str, dict[str, str | Group]] = {
         ),
         "qrels": Group(
             "Find unjudged documents to judge; evaluate with new judgements.",
-            {"pool": "qrels.pool", "evaluate": "qrels.evaluate_with"},
+            {"pool": "qrels.pool", "eval": "qrels.evaluate_with"},
         ),
         "datasets": Group(
             "List, download and count data sets.",
@@ -146,20 +146,25 @@ def _no_command(group: str, name: str) -> str:
 
     >>> _no_command("", "fuse")
     "there is no command 'fuse'; did you mean 'vizsla run fuse'?"
-    >>> _no_command("run", "fuze")
-    "there is no command 'run fuze'; did you mean 'vizsla run fuse'?"
     >>> _no_command("", "nonsense")
     "there is no command 'nonsense'; 'vizsla --help' lists all"
+    >>> _no_command("run", "fuze"), _no_command("qdrant", "xyzzy")  # doctest: +NORMALIZE_WHITESPACE
+    ("there is no command 'run fuze'; did you mean 'vizsla run fuse'?",
+     "there is no command 'qdrant xyzzy'; 'vizsla qdrant' has upload, reweigh and revert")
     """
     from difflib import get_close_matches
 
-    names = list(command_names())
-    by_last_word = {full.rpartition(" ")[2]: full for full in reversed(names)}
-    typed = f"{group} {name}".strip()
-    close = get_close_matches(typed, names, n=1) or get_close_matches(name, by_last_word, n=1)
-    if close:
-        return f"there is no command {typed!r}; did you mean 'vizsla {by_last_word.get(close[0], close[0])}'?"
-    return f"there is no command {typed!r}; 'vizsla {group} --help' lists all".replace("  ", " ")
+    inside = f"{group} " if group else ""
+    by_last_word = {
+        full.rpartition(" ")[2]: full for full in reversed(list(command_names())) if full.startswith(inside)
+    }
+    said = f"there is no command {inside + name!r}"
+    if close := get_close_matches(name, by_last_word, n=1):
+        return f"{said}; did you mean 'vizsla {by_last_word[close[0]]}'?"
+    if not group:
+        return f"{said}; 'vizsla --help' lists all"
+    *others, last = reversed(by_last_word)
+    return f"{said}; 'vizsla {group}' has {', '.join(others)}{' and ' if others else ''}{last}"
 
 
 def register(app: typer.Typer, arguments: Sequence[str] = ()) -> None:

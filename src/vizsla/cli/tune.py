@@ -53,7 +53,7 @@ def tune(
     data: options.Data = None,
     as_json: options.Json = False,
 ) -> None:
-    """Tune parameters and weights of a model on a dev split.
+    """Tune k1, b and the weights of a model on a dev split.
 
     On a data set: k1, b and the weights of fields and sums; documents are indexed once. With --index: the weight of
     the second of two models, on data sets or questions with answers, by rescoring what either model retrieves.
