@@ -1,4 +1,4 @@
-"""The design holds: rooms import downwards only, importing is cheap, examples in docstrings are true."""
+"""The design holds: packages import downwards only, importing is cheap, examples in docstrings are true."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LAYERS = [
     {"server", "adapters"},
     {"cli"},
 ]
-DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
+DEPTH = {package: depth for depth, packages in enumerate(LAYERS) for package in packages}
 
 
 @functools.cache
@@ -56,13 +56,13 @@ def imported(file: Path) -> list[str]:
     return names
 
 
-def test_rooms_import_downwards_only() -> None:
+def test_packages_import_downwards_only() -> None:
     wrong = []
     for file in sorted(ROOT.rglob("*.py")):
-        room, *inner = file.relative_to(ROOT).parts
+        package, *inner = file.relative_to(ROOT).parts
         for name in imported(file) if inner else ():
             other = name.split(".")[1] if name.startswith("vizsla.") else None
-            if other in DEPTH and other != room and DEPTH[other] >= DEPTH[room]:
+            if other in DEPTH and other != package and DEPTH[other] >= DEPTH[package]:
                 wrong.append(f"{file.relative_to(ROOT)} imports {name}")
     assert wrong == []
 

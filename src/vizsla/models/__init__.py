@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from vizsla.models.rm3 import RM3
     from vizsla.models.sketch import Sketch
     from vizsla.models.spar import Spar
-    from vizsla.models.sparta import Sparta
-    from vizsla.models.splade import Splade
     from vizsla.models.statistics import CountedStatistics, Statistics, average_length
     from vizsla.neural.network import Network
 
@@ -94,8 +92,6 @@ _HOMES = {
     "SparseComponent": "components",
     "SparseDocumentEncoder": "components",
     "SparseDocuments": "components",
-    "Sparta": "sparta",
-    "Splade": "splade",
     "Statistics": "statistics",
     "Sum": "model",
     "TermCounts": "counts",
@@ -157,8 +153,6 @@ __all__ = [
     "SparseComponent",
     "SparseDocumentEncoder",
     "SparseDocuments",
-    "Sparta",
-    "Splade",
     "Statistics",
     "Sum",
     "TermCounts",

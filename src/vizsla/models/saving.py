@@ -8,7 +8,6 @@ from vizsla.errors import VizslaError
 from vizsla.models.card import write_card
 from vizsla.models.learned_sparse import LearnedSparse
 from vizsla.models.model import Model
-from vizsla.models.splade import Splade
 from vizsla.neural.checkpoints.packages import HUB
 from vizsla.neural.layouts import SPARSE_KINDS, save_sparse_layout
 from vizsla.neural.network import Network
@@ -37,9 +36,7 @@ def open_model(which: str | Path) -> Model:
     if modules.is_file() and '"pylate.' in modules.read_text("utf-8", "replace"):
         raise VizslaError(f"{which}: this is a ColBERT; name it as in colbert(checkpoint={which})")
     if is_sparse_encoder(folder):
-        from vizsla.models.splade import Splade
-
-        return Splade.open(folder)
+        return LearnedSparse.open(folder)
     from vizsla.models.dense import Dense
 
     return Dense.open(folder)
@@ -59,18 +56,20 @@ def save_model(model: Model, folder: str | Path) -> bool:
 
 
 def _write_layout(model: Model, folder: Path) -> bool:
-    if not isinstance(model, LearnedSparse | Splade):
+    if not isinstance(model, LearnedSparse):
         return False
     network, analyzer = model.network, model.analyzer
     if not isinstance(network, Network) or network.kind not in SPARSE_KINDS or not isinstance(analyzer, Analyzer):
         return False
-    queries = model.query_network if isinstance(model, Splade) else None
-    if queries is not None and not isinstance(queries, TermWeights):
+    if model.query_network is not None:
+        return False
+    table = model.query_table if model.inference_free else None
+    if table is not None and not isinstance(table, TermWeights):
         return False
     assert isinstance(analyzer.tokenizer, WordPiece)
     save_sparse_layout(
         folder, read_weights(network.folder), network.kind, heads=network.heads,
         tokenizer=analyzer.tokenizer.content, length=model.length or network.length,
-        pooling=network.pooling.split("+"), query_weights=None if queries is None else queries.values,
+        pooling=network.pooling.split("+"), query_weights=None if table is None else table.values,
     )  # fmt: skip
     return True

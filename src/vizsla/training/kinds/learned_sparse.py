@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vizsla.errors import VizslaError
-from vizsla.models import LearnedSparse, Model, Sparta, Splade
-from vizsla.models.learned_sparse import QUERIES
-from vizsla.models.sparta import LENGTH as SPARTA_LENGTH
-from vizsla.models.sparta import TERMS as SPARTA_TERMS
+from vizsla.models import LearnedSparse, Model
+from vizsla.models.learned_sparse import QUERIES, SPARTA_LENGTH, SPARTA_TERMS
 from vizsla.neural.chunks import SPECIAL_TOKENS
 from vizsla.neural.query_tables import PieceVectors, TermWeights
 from vizsla.text import Analyzer
@@ -70,19 +68,15 @@ def write_sparse_model(
     sample = sample_of(corpus, SAMPLE, length)
     reads, table = (network.documents, network.query_weights) if isinstance(network, SpladeDoc) else (network, None)
     written = write_network(reads, output, max_weight=_HEADROOM * highest, length=length, sample=sample)
-    told: dict[str, Any] = {"fields": tuple(fields), "namespace": name, "name": name}
-    model: Model
+    model = LearnedSparse(written, analyzer, fields=tuple(fields), namespace=name, name=name)
     weights = None
     if table is not None:
         weights = table.detach().float().numpy()
-        queries = TermWeights.write(output / QUERIES, weights)
-        model = Splade(written, analyzer, queries, max_weight=_HEADROOM * highest, **told)
+        model = replace(model, query_table=TermWeights.write(output / QUERIES, weights), inference_free=True)
     elif network.kind == "sparta":
-        model = Sparta(written, analyzer, min(SPARTA_LENGTH, written.length), **told)
-    else:
-        model = LearnedSparse(written, analyzer, **told)
-        if pieces is not None:
-            model = replace(model, query_table=_write_query_table(pieces, output / QUERIES))
+        model = replace(model, length=min(SPARTA_LENGTH, written.length), max_terms=SPARTA_TERMS)
+    elif pieces is not None:
+        model = replace(model, query_table=_write_query_table(pieces, output / QUERIES))
     model.save(output)
     shutil.rmtree(output / QUERIES, ignore_errors=True)  # it has been copied under its hash
     save_layout(reads, analyzer.tokenizer.content, output, weights)  # type: ignore[attr-defined]
