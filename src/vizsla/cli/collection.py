@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from vizsla.cli import console, options
 from vizsla.cli.options import open_writable
 from vizsla.errors import InputError, VizslaError
-
-if TYPE_CHECKING:
-    from vizsla.backends.qdrant.index import QdrantIndex
-    from vizsla.index import Index
 
 
 def info(
@@ -26,17 +21,14 @@ def info(
     as_json: options.Json = False,
 ) -> None:
     """Show what an index holds: documents, terms, model, sizes."""
-    from vizsla.index import Index, term_statistics
-
     with open_writable(index) as opened:
-        facts, is_local = opened.info(), isinstance(opened, Index)
+        facts = opened.info()
         if terms is not None:
-            ask = partial(term_statistics, opened) if isinstance(opened, Index) else opened.reader.term_statistics
-            facts["terms"] = [t._asdict() for t in ask(terms)]
+            facts["terms"] = [t._asdict() for t in opened.term_statistics(terms)]
     if as_json:
         console.print_json(facts)
     else:
-        console.show_table((), _rows(facts) if is_local else _cluster_rows(facts))
+        console.show_table((), _cluster_rows(facts) if "shards" in facts else _rows(facts))
 
 
 def _cluster_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
@@ -140,24 +132,11 @@ def delete(
     if filter is not None and (ids or ids_file is not None):
         raise VizslaError("give ids or --filter, not both")
     with open_writable(index) as opened:
-        if filter is not None:
-            to_delete = _matching(opened, filter)
-        deleted = opened.delete(to_delete)
+        deleted = opened.delete(to_delete) if filter is None else opened.delete(filter=filter)
         opened.commit()
-    missing = len(set(to_delete)) - deleted
+    missing = len(set(to_delete)) - deleted if filter is None else 0
     not_there = f"; {missing:,} of the ids {'was' if missing == 1 else 'were'} not there" if missing else ""
     console.remark(f"{console.count(deleted, 'document')} deleted{not_there}")
-
-
-def _matching(index: Index | QdrantIndex, filter: str) -> list[str]:
-    """The ids of the documents that meet a filter."""
-    from vizsla.index import Index, matching_ids
-
-    if isinstance(index, Index):
-        return matching_ids(index, filter)
-    from vizsla.backends.qdrant.inspection import matching_ids as matching_in_cluster
-
-    return matching_in_cluster(index, filter)
 
 
 def _read_ids(file: Path) -> list[str]:

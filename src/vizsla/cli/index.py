@@ -19,9 +19,8 @@ from vizsla.cli.options import (
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
-    from vizsla.backends.qdrant.index import QdrantIndex
     from vizsla.datasets import Source, Splitter
-    from vizsla.index import Added, EncodingReport, Index, Shard
+    from vizsla.index import Added, Collection, EncodingReport, Shard
     from vizsla.models import Model
 
 
@@ -116,7 +115,7 @@ def _readable(sources: list[Source], model: Model, splitter: Splitter | None) ->
     return [part.with_fields(model.fields).content for part in parts]
 
 
-def report(index: Index | QdrantIndex, added: Added, seconds: float) -> None:
+def report(index: Collection, added: Added, seconds: float) -> None:
     """Say what was added, how fast, and how large an index in a folder is."""
     _report_empty(added)
     facts = index.info()

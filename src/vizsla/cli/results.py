@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from vizsla.cli import console
-from vizsla.cli.options import cluster_of, index_of
+from vizsla.cli.options import searched_here
 from vizsla.errors import VizslaError
 from vizsla.harmless import harmless
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
-    from vizsla.index import Facets, Index, Snippet
-    from vizsla.models import Model
+    from vizsla.index import Facets, IndexView, Snippet
+    from vizsla.index.view import SearchableCollection
     from vizsla.runs import Document, Explanation, Hit, Hits, Retriever
 
 MATCH = "bold yellow"
@@ -27,8 +27,9 @@ _MAX_TERMS = 8
 
 def count_documents(retriever: Retriever) -> str:
     """The number of documents, and of passages if the index has passages, in words."""
-    index = index_of(retriever)
-    passages = index.info()["passages"] if index is not None else None
+    from vizsla.index import CollectionView
+
+    passages = retriever.info()["passages"] if isinstance(retriever, CollectionView) else None
     in_passages = "" if passages is None else f" in {console.count(passages, 'passage')}"
     return console.count(len(retriever), "document") + in_passages
 
@@ -65,12 +66,8 @@ def show_hits(retriever: Retriever, query: str, hits: Hits, filter: str | None =
 
 def _snippets(retriever: Retriever, query: str, filter: str | None) -> Callable[[Document, str, int], Snippet]:
     """A function that cuts a snippet from a field of a document; only an index can find the matching words."""
-    from vizsla.index import Index, IndexView
-
-    highlighting = retriever if isinstance(retriever, Index | IndexView) else cluster_of(retriever)
-    if highlighting is None:
-        return _beginning
-    return highlighting.highlighter(query, filter).snippet
+    here = searched_here(retriever)
+    return _beginning if here is None else here.highlighter(query, filter).snippet
 
 
 def _beginning(document: Document, field: str, width: int) -> Snippet:
@@ -107,21 +104,20 @@ def nothing_found(retriever: Retriever, query: str, filter: str | None = None) -
     """A message that says why a query found nothing."""
     if not len(retriever):
         return "nothing found: the index has no documents"
-    from vizsla.index import Index, IndexView
+    from vizsla.index import IndexView
 
-    index = index_of(retriever)
-    if index is None or not isinstance(retriever, Index | IndexView):
+    here = searched_here(retriever)
+    if here is None:
         return "nothing found"
-    if isinstance(retriever, IndexView) and retriever.options.syntax is not None:
+    if isinstance(here, IndexView) and here.options.syntax is not None:
         return "nothing found: no document meets the query"
-    return _why_nothing(index, retriever.model, query, filter)
+    return _why_nothing(here, query, filter)
 
 
-def _why_nothing(index: Index, model: Model, query: str, filter: str | None) -> str:
-    from vizsla.index import term_statistics
+def _why_nothing(index: SearchableCollection | IndexView, query: str, filter: str | None) -> str:
     from vizsla.models import SparseComponent, TokenMatchComponent
 
-    statistics = term_statistics(index, query)
+    model, statistics = index.model, index.term_statistics(query)
     terms = list(dict.fromkeys(t.term for t in statistics))
     if not terms and not all(isinstance(part.component, SparseComponent) for part in model.parts):
         if filter is not None and index.search(query, 1):
@@ -192,30 +188,21 @@ def show_similar(retriever: Retriever, doc_id: str, k: int, filter: str | None, 
 
 def _similar(retriever: Retriever, doc_id: str, k: int, filter: str | None) -> tuple[str, Hits]:
     """The query that a document makes, where it is known, and what it finds."""
-    from vizsla.index import Index, IndexView, similar, similar_query
-    from vizsla.retrievers.remote import RemoteView
+    from vizsla.index import CollectionView
 
-    if isinstance(retriever, RemoteView):
-        return "", retriever.similar(doc_id, k, filter)
-    index = index_of(retriever)
-    if index is None or not isinstance(retriever, Index | IndexView):
+    if not isinstance(retriever, CollectionView):
         raise VizslaError(f"{retriever.name} is not an index, so --like finds nothing there; search for words")
-    model = retriever.model
-    return similar_query(index, doc_id, model=model), similar(index, doc_id, k, filter, model=model)
+    here = searched_here(retriever)
+    return "" if here is None else here.similar_query(doc_id), retriever.similar(doc_id, k, filter)
 
 
 def _count_facets(retriever: Retriever, fields: str, query: str, filter: str | None) -> Facets:
-    from vizsla.index import Index, IndexView, facets
-    from vizsla.retrievers.remote import RemoteView
+    from vizsla.index import CollectionView
 
     names = [name.strip() for name in fields.split(",") if name.strip()]
-    if isinstance(retriever, RemoteView):
-        return retriever.facets(names, query, filter)
-    index = index_of(retriever)
-    if index is None or not isinstance(retriever, Index | IndexView):
+    if not isinstance(retriever, CollectionView):
         raise VizslaError(f"{retriever.name} is not an index, so --facets has nothing to count; leave it out")
-    syntax = retriever.options.syntax if isinstance(retriever, IndexView) else None
-    return facets(index, names, query, filter, model=retriever.model, syntax=syntax)
+    return retriever.facets(names, query, filter)
 
 
 def facets_as_json(retriever: Retriever, fields: str, query: str, filter: str | None) -> dict[str, Any]:

@@ -1,12 +1,16 @@
-"""A search as a request wants it: found, reranked, highlighted, explained, counted, and written as JSON at once."""
+"""A search that is served: what a request asks for, checked; found, reranked, highlighted, counted; written as JSON."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from pydantic import ValidationError
 
 from vizsla import stopping
 from vizsla.errors import VizslaError
@@ -16,13 +20,12 @@ from vizsla.models import Model, Reranker
 from vizsla.retrievers import rerank_hits
 from vizsla.runs import Hit, Hits, document_id
 from vizsla.runs.filters import Filter
-from vizsla.server.bodies import FacetsBody, FilterBody, HighlightBody, SearchBody, SearchParameters
 from vizsla.server.errors import NotFoundError, RequestError
-from vizsla.server.hosting import Hosted
-from vizsla.server.json_text import json_bytes
-from vizsla.server.limits import check_page, check_queries_count, check_query_text
-from vizsla.server.served import facets, similar_query
+from vizsla.server.gate import App, Receive, Scope, Send
+from vizsla.server.hosting import Hosted, public_error
+from vizsla.server.schemas import FacetsBody, FilterBody, HighlightBody, SearchBody, SearchParameters, json_bytes
 from vizsla.server.service import Service
+from vizsla.server.settings import Limits
 
 MAX_EXPLAINED = 100  # hits of a request
 _ATTEMPTS = 5
@@ -171,11 +174,14 @@ class SearchPlan:
 
     def _facets(self, wanted: FacetsBody, query: str, found: Hits) -> dict[str, Any]:
         fields = list(dict.fromkeys(wanted.fields))
-        if wanted.over == "all":
-            counted = facets(
-                self.hosted.index, fields, query or None, self.filter,
-                model=self.model, size=wanted.size, syntax=self.syntax,
-            )  # fmt: skip
+        index = self.hosted.index
+        if wanted.over == "all" and not fields:
+            counted = Facets({}, index.count(query or None, self.filter, model=self.model, syntax=self.syntax))
+            over = {"documents": counted.documents, "exact": True, "top": None}
+        elif wanted.over == "all":
+            counted = index.facets(
+                fields, query or None, self.filter, model=self.model, size=wanted.size, syntax=self.syntax
+            )
             over = {"documents": counted.documents, "exact": True, "top": None}
         else:
             counted = facets_of_hits(found[: wanted.over], fields, wanted.size)
@@ -284,7 +290,89 @@ def _queries(hosted: Hosted, body: SearchBody, model: Model | None, like: str | 
     if like is not None:
         if hosted.index.get(like) is None:
             raise NotFoundError(f"there is no document with the id {like[:200]!r}")
-        return [similar_query(hosted.index, like, model=model)]
+        return [hosted.index.similar_query(like, model=model)]
     if body.queries is not None:
         return body.queries
     return [] if body.query is None else [body.query]
+
+
+# Limits of a request
+
+
+def check_page(limits: Limits, k: int, offset: int) -> None:
+    """Refuse more results than the server gives."""
+    if k < 0:
+        raise RequestError(f"k, the number of results, must be 0 or more, not {k}")
+    if k > limits.k:
+        raise RequestError(f"k is {k}, and this server gives at most {limits.k} results")
+    if offset < 0:
+        raise RequestError(f"offset must be 0 or more, not {offset}")
+    if offset > limits.offset:
+        raise RequestError(f"offset is {offset}, and this server goes to at most {limits.offset}")
+
+
+def check_query_text(limits: Limits, query: str) -> str:
+    """Refuse a query that is too long or has no word."""
+    if len(query) > limits.query_characters:
+        raise RequestError(f"the query has {len(query)} characters, and this server reads {limits.query_characters}")
+    if not query.strip():
+        raise RequestError("the query is empty; give at least one word")
+    return query.encode("utf-8", "replace").decode() if not query.isprintable() else query
+
+
+def check_queries_count(limits: Limits, queries: Sequence[str], results: int) -> None:
+    """Refuse more queries than one request may have, and more results over all of them."""
+    if not queries:
+        raise RequestError("there is no query; give query, queries or like")
+    if len(queries) > limits.queries:
+        raise RequestError(f"there are {len(queries)} queries, and this server answers {limits.queries} a request")
+    if len(queries) > 1 and len(queries) * results > limits.results:
+        raise RequestError(
+            f"{len(queries)} queries with {results} results each are {len(queries) * results}, and this server gives "
+            f"at most {limits.results} a request; send fewer queries at a time"
+        )
+
+
+# The short way of GET
+
+ROUTE = "/v1/{index}/search"
+_PATH = re.compile(r"/v1/([^/]+)/search")
+
+
+class Shortcut:
+    """Wraps an application, and answers `GET /v1/{index}/search`, the request that comes most often, itself.
+
+    It reads the same parameters and gives the same answer as the route of the API. Beside the search it takes less than
+    half of the processor time.
+    """
+
+    def __init__(self, app: App, service: Service) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = _PATH.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
+        hosted = None if found is None else self._service.hosting.indexes.get(found[1])
+        asked = None if hosted is None else _parameters(scope["query_string"])
+        if hosted is None or asked is None:  # the application says what is wrong
+            await self._app(scope, receive, send)
+            return
+        scope["vizsla.route"], scope["path_params"] = ROUTE, {"index": hosted.name}
+        try:
+            status, body, more = 200, await answer_parameters(self._service, hosted, asked), {}
+        except VizslaError as e:
+            refused = public_error(e, hosted)
+            status, body, more = refused.status, json_bytes({"error": str(refused)}), refused.headers
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        headers += [(name.lower().encode(), value.encode()) for name, value in more.items()]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def _parameters(query_string: bytes) -> SearchParameters | None:
+    """The parameters of a request; None if there is something wrong with them."""
+    given = dict(parse_qsl(query_string.decode("latin-1"), keep_blank_values=True))
+    try:
+        return SearchParameters.model_validate(given)
+    except ValidationError:
+        return None
