@@ -262,7 +262,7 @@ def limits(figures: dict[str, Any], machines: Machines) -> list[Limit]:
         Limit(postings, "32-bit places of postings in one segment", "several segments, which the writer makes"),
         Limit(one[0].search_ms.reach(machines.budget_ms), "BM25 by one core within the time", "shards"),
         Limit(memory / one[0].memory, "the postings in one machine's memory", "several machines"),
-        Limit(parts["index_rate"] * DAY, "one writer of one index, a day", "`vizsla upload`, by several processes"),
+        Limit(parts["index_rate"] * DAY, "one writer of one index, a day", "`vizsla qdrant upload`, several processes"),
         Limit(READ_RATE * DAY, "every machine reads all sources, a day", "parts of several sources (not yet)"),
         Limit(((1 << 32) / terms.factor) ** (1 / terms.exponent), "32-bit numbers of terms", "word pieces"),
     ]

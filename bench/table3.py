@@ -8,7 +8,7 @@
 `cpu` indexes the first documents of a collection once for all systems and writes `FOLDER/cpu.json`. A system is any
 model expression, perhaps with a vector index: `--system "HNSW=minilm@hnsw"`. Without --system it is those of SYSTEMS.
 `--reranker` adds BM25 with a cross-encoder over its first 100 documents. docT5query is BM25 over documents that have a
-field `queries`, as `vizsla expand` writes it; where the collection has none, it is left out.
+field `queries`, as `vizsla queries generate` writes it; where the collection has none, it is left out.
 
 Queries are asked one at a time, from text to ids and scores, the encoding of the query included. Times are those of the
 processor, so that other work on the machine disturbs little; a reranker, which uses all processors, answers sooner than

@@ -96,7 +96,7 @@ def main() -> None:
     count_parts(parts, model)
     print(f"{parts.rows:,} documents; counted in {time.process_time() - started:.1f} core s", flush=True)
     points = points_of(parts, o.address)
-    print("| workers | vizsla upload, documents/s | qdrant-client, documents/s | ratio |\n|---|---|---|---|")
+    print("| workers | vizsla qdrant upload, documents/s | qdrant-client, documents/s | ratio |\n|---|---|---|---|")
     for workers in map(int, o.workers.split(",")):
         times = []
         for _ in range(o.rounds):

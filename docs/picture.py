@@ -14,7 +14,7 @@ from rich.console import Console
 
 from vizsla.cli import console
 from vizsla.cli.demo import QUERIES, _docstrings
-from vizsla.cli.show import show_explanation, show_results
+from vizsla.cli.results import show_explanation, show_results
 from vizsla.index import Index
 
 PICTURE = Path(__file__).parent / "demo.svg"

@@ -1,4 +1,4 @@
-"""A generator for tests that needs no network, and a script that runs vizsla expand with it in a process of its own.
+"""A generator for tests that needs no network, and a script that runs it in a process of its own.
 
 What it writes depends on all texts of a call, as rounding does, so that other blocks show as other bytes.
 """

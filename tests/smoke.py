@@ -37,13 +37,13 @@ compact pets.index
 search pets.index "birds"
 analyze "Dogs barking"
 models
-models bm25
+models show bm25
 datasets
 recipes
 search pets.index --queries queries.jsonl -o one.run
 search pets.index --queries queries.jsonl -o two.run
-fuse one.run two.run -o fused.run
-overlap one.run two.run
+run fuse one.run two.run -o fused.run
+run overlap one.run two.run
 """
 
 

@@ -303,7 +303,10 @@ def test_bad_input_to_adapt_is_one_sentence(
     wrong = tmp_path / "wrong.jsonl"
     wrong.write_text('{"_id": "1", "text": "dogs", "queries": "what barks"}\n')
     for arguments, expected in (
-        ((judged / "corpus.jsonl", *out, *model), "write it with vizsla expand, or name a generator with --generator"),
+        (
+            (judged / "corpus.jsonl", *out, *model),
+            "vizsla queries generate or name a generator with --generator",
+        ),
         ((judged / "corpus.jsonl", *out, *model, "--generator", "/no/such"), "/no/such: this folder does not exist"),
         ((wrong, *out, *model), f"{wrong}:1: the field 'queries' of the document '1' is not a list, but the text"),
         (

@@ -117,20 +117,20 @@ def test_an_index_is_asked_as_its_runs_say(cli: Cli, dataset: Path, index: Path,
             run = tmp_path / f"{asked}-{name}"
             assert cli("search", index, "--queries", file, "--output", run, "-m", model)[0] == 0
             runs.append(f"{name}@{asked}={run}")
-    from_files = json.loads(cli("overlap", *runs, "--json")[1])
+    from_files = json.loads(cli("run", "overlap", *runs, "--json")[1])
     questions = ("--queries", dataset / "queries.jsonl", "--queries", tmp_path / "more.tsv")
-    code, out, err = cli("overlap", "--index", index, *questions, "-m", ",".join(models), "--json")
+    code, out, err = cli("run", "overlap", "--index", index, *questions, "-m", ",".join(models), "--json")
     assert code == 0, err
     live = json.loads(out)
     assert [r["figures"] for r in live] == [r["figures"] for r in from_files]
     assert [(r["query_set"], r["queries"]) for r in live] == [("queries", 1), ("more", 2)]
     assert {r["reference"] for r in live} == {"bm25"}
-    out, err = cli("overlap", *runs)[1:]
+    out, err = cli("run", "overlap", *runs)[1:]
     assert "RBO with words" in out
     assert "pets" in out
     assert "RBO(p=0.9), extrapolated at depth 100" in err
-    assert "on pets" in cli("overlap", *runs[:2])[1]
-    assert cli("overlap", "--index", index, "--queries", dataset, "-m", ",".join(models))[0] == 0
+    assert "on pets" in cli("run", "overlap", *runs[:2])[1]
+    assert cli("run", "overlap", "--index", index, "--queries", dataset, "-m", ",".join(models))[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_mistakes_are_one_sentence(
     for name, query in (("a", "q"), ("b", "q"), ("c", "r")):
         (tmp_path / name).write_text(f"{query} Q0 x 1 2 t\n")
     (tmp_path / "q.tsv").write_text("q\tdogs\n")
-    code, out, err = cli("overlap", *arguments)
+    code, out, err = cli("run", "overlap", *arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
@@ -170,10 +170,10 @@ def test_mistakes_are_one_sentence(
 def test_agreement_from_the_shell(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("q Q0 x 1 2 t\nq Q0 y 2 1 t\n")
     (tmp_path / "b").write_text("q Q0 y 1 2 t\nq Q0 z 2 1 t\n")
-    ((result,),) = (json.loads(cli("overlap", tmp_path / "a", tmp_path / "b", "-k", "2", "--json")[1]),)
+    ((result,),) = (json.loads(cli("run", "overlap", tmp_path / "a", tmp_path / "b", "-k", "2", "--json")[1]),)
     assert result["figures"]["overlap@2"] == result["figures"]["consistency@2"] == 0.5
     assert 0 < result["figures"]["RBO(p=0.9)"] < 1
-    assert "consistency@10" in cli("overlap", tmp_path / "a", tmp_path / "b")[1]
+    assert "consistency@10" in cli("run", "overlap", tmp_path / "a", tmp_path / "b")[1]
     (tmp_path / "c").write_text("other Q0 y 1 2 t\n")
-    assert "no query in common" in cli("overlap", tmp_path / "a", tmp_path / "c")[2]
-    assert cli("overlap", tmp_path / "a")[0] == 2
+    assert "no query in common" in cli("run", "overlap", tmp_path / "a", tmp_path / "c")[2]
+    assert cli("run", "overlap", tmp_path / "a")[0] == 2

@@ -285,7 +285,7 @@ def test_an_index_of_before_there_were_kinds(tmp_path: Path) -> None:
 def test_recall_is_printed(built: Index, cli: Cli, tmp_path: Path) -> None:
     queries = tmp_path / "queries.tsv"
     queries.write_text("".join(f"{i}\tw{i} v{i}x0\n" for i in range(30)))
-    command = ("ann-recall", built.path, "--queries", queries, "-k", 5)
+    command = ("vectors", "recall", built.path, "--queries", queries, "-k", 5)
     code, out, said = cli(
         *command, "--json", "--search-params", "nprobe=1", "--search-params", "nprobe=16, oversample=300"
     )

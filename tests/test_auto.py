@@ -159,11 +159,11 @@ def test_the_command_line_fits_a_shipped_network(cli: Cli, documents: list[dict[
     with Index.create(tmp_path / "i", parse_model("bm25 + 3 * bm26")) as index:
         index.add([{"id": str(i), **d} for i, d in enumerate(documents[:80])])
         index.commit()
-    code, _, said = cli("fit", tmp_path / "i")
+    code, _, said = cli("models", "fit", tmp_path / "i")
     assert code == 0, said
     assert "before: 1 * bm25 + 3 * bm26" in said
     assert "now:    1 * bm25 + " in said
-    assert (cli("fit", tmp_path / "i")[2]).endswith("the weights are as before\n")
+    assert (cli("models", "fit", tmp_path / "i")[2]).endswith("the weights are as before\n")
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(WORDS), st.floats(0.1, 9), max_size=9), max_size=5), st.floats(0, 2))

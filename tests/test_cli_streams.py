@@ -109,7 +109,7 @@ def test_standard_output_as_a_file(cli: Cli, index: Path, tmp_path: Path, monkey
     assert run.split()[:4] == ["1", "Q0", "d1", "1"]
     assert "written to standard output" in err
     (tmp_path / "a.trec").write_text(run)
-    assert len(cli("fuse", "a.trec", "a.trec", "-o", "-")[1].splitlines()) == len(run.splitlines())
+    assert len(cli("run", "fuse", "a.trec", "a.trec", "-o", "-")[1].splitlines()) == len(run.splitlines())
     vectors = cli("export", index, "-o", "-")[1].splitlines()
     assert [json.loads(line)["id"] for line in vectors] == ["d1", "d2", "d3", "d4"]
     assert not (tmp_path / "-").exists()

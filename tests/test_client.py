@@ -728,7 +728,7 @@ def test_the_command_line_searches_evaluates_and_explains_over_http(
     here, there = of_both("eval", corpus, "--index", "INDEX", "--json")
     assert here["measures"] == there["measures"]
     here, there = of_both(
-        "overlap", "--index", "INDEX", "--queries", queries, "--json", "--model", PARTS[0], "--model", PARTS[1]
+        "run", "overlap", "--index", "INDEX", "--queries", queries, "--json", "--model", PARTS[0], "--model", PARTS[1]
     )
     assert here == there
     code, _, err = cli("search", f"{server}/dogs", "--queries", queries, "-o", "-", "--threads", 2)

@@ -187,4 +187,4 @@ def test_a_model_of_other_dimensions_and_texts_without_or_with_many_tokens(
         with pytest.raises(VizslaError, match="not with other token vectors: its own have 12 numbers, these 8"):
             index.search("the", model=ColBERT.open(tmp_path / "narrow", "float32"))
     assert verify(tmp_path / "i") == []
-    assert "recall not measured (vizsla ann-recall)" in " ".join(cli("info", tmp_path / "i")[1].split())
+    assert "recall not measured (vizsla vectors recall)" in " ".join(cli("info", tmp_path / "i")[1].split())

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import pytest
 import zstandard
 
@@ -30,11 +29,6 @@ def samples(folder: Path) -> Iterator[Path]:
     yield write(folder / "x.trec", "<DOC>\n<DOCNO>1</DOCNO><TITLE>a</TITLE>\n&#65;<P>b</DOC>\n" * 3)
     yield write(folder / "x.md", "---\na: 1\nb:\n - x\n---\n# T\n[a](b) *c*\n")
     yield write(folder / "x.html", "<title>a</title><p class='x'>b &amp; c<!-- d --><script>e</script>")
-    np.savez_compressed(
-        folder / "x.npz", indptr=np.array([0, 1, 2]), indices=np.array([0, 1]), data=np.array([1.0, 2.0]),
-        shape=np.array([2, 2]), format=np.array(b"csr"),
-    )  # fmt: skip
-    yield folder / "x.npz"
     for name in ("gz", "xz", "zst"):
         pack = {"gz": gzip.compress, "xz": lzma.compress, "zst": zstandard.compress}[name]
         (folder / f"z.jsonl.{name}").write_bytes(pack(LINES.encode()))

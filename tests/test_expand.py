@@ -101,7 +101,19 @@ def test_a_torn_line_and_a_damaged_end_are_dropped(source: Path, tmp_path: Path)
 
 
 def test_a_finished_file_is_finished(source: Path, tmp_path: Path, echo: Echo, cli: Cli) -> None:
-    command = ("expand", source, "-o", tmp_path / "e.jsonl", "--model", "echo", "--queries", 3, "--batch", 4)
+    command = (
+        "queries",
+        "generate",
+        source,
+        "-o",
+        tmp_path / "e.jsonl",
+        "--model",
+        "echo",
+        "--queries",
+        3,
+        "--batch",
+        4,
+    )
     code, out, err = cli(*command)
     assert (code, out) == (0, "")
     assert err.splitlines()[:2] == [
@@ -136,7 +148,7 @@ def test_other_settings_are_refused(
 ) -> None:
     del echo
     output = tmp_path / "e.jsonl"
-    command = ("expand", source, "-o", output, "--model", "echo", "--queries", 3, "--batch", 4)
+    command = ("queries", "generate", source, "-o", output, "--model", "echo", "--queries", 3, "--batch", 4)
     assert cli(*command)[0] == 0
     before = output.read_bytes()
     code, _, err = cli(*command, *options)
@@ -168,39 +180,20 @@ def test_another_generator_is_refused(source: Path, tmp_path: Path) -> None:
         run(source, output)
 
 
-def test_changed_documents_are_refused_and_can_be_updated(source: Path, tmp_path: Path) -> None:
-    output, newer = tmp_path / "e.jsonl", tmp_path / "newer.jsonl"
+def test_changed_documents_are_refused(source: Path, tmp_path: Path) -> None:
+    output = tmp_path / "e.jsonl"
     run(source, output)
     made = records(23)
     changed = [{**record, "text": "Other text."} if record["_id"] == "d4" else record for record in made]
     swapped = [*made[:2], made[3], made[2], *made[4:]]
     for documents, message in (
-        (changed, "the document 'd4' has changed since it was expanded; .* --update"),
+        (changed, "the document 'd4' has changed since it was expanded; write to another file"),
         (swapped, "the source has the document 'd3' where it had 'd2', so documents were added, removed or reordered"),
         (made[1:], "the source has the document 'd1' where it had 'd0'"),
         (made[:-1], "has the document 'd22', and the source has ended before it"),
     ):
         with pytest.raises(VizslaError, match=message):
             run(write(source, documents), output)
-    now = [*swapped[:6], {"_id": "new", "text": "New one."}, *changed[7:]]
-    now[0] = {**now[0], "text": "Changed."}
-    generator = run(write(source, now), newer, update=output)
-    assert generator.calls == [["d0"], ["new"]]
-    old = {record["_id"]: record["queries"] for record in lines(output)}
-    new = {record["_id"]: record["queries"] for record in lines(newer)}
-    assert all(new[name] == queries for name, queries in old.items() if name in new and name not in ("d0", "d6"))
-    whole = newer.read_bytes()
-    os.truncate(newer, len(whole) // 3)
-    run(source, newer, update=output)
-    assert newer.read_bytes() == whole
-    os.truncate(output, 500)
-    with pytest.raises(VizslaError, match="begun with --update, and now it is --update with another file"):
-        run(source, newer, update=output)
-    with pytest.raises(VizslaError, match="written with 3 queries, and now it is 40; queries are taken over only"):
-        expand(read_documents(source), tmp_path / "x.jsonl", Echo(), update=output)
-    settings_file(output).unlink()
-    with pytest.raises(VizslaError, match="nobody knows which generator wrote its queries"):
-        run(source, tmp_path / "x.jsonl", update=output)
 
 
 def test_a_source_that_has_grown_at_its_end_is_gone_on_with(source: Path, tmp_path: Path) -> None:
@@ -215,7 +208,7 @@ def test_two_writers(source: Path, tmp_path: Path) -> None:
     output = tmp_path / "e.jsonl"
     with (
         ExpansionFile(output, ExpansionSettings("echo", "0123", THREE)),
-        pytest.raises(VizslaError, match=r"e\.jsonl: another vizsla expand is writing this file"),
+        pytest.raises(VizslaError, match=r"e\.jsonl: another vizsla queries generate is writing this file"),
     ):
         run(source, output)
     run(source, output)
@@ -232,7 +225,7 @@ def test_documents_that_cannot_be_expanded_are_refused_before_anything_is_genera
         ({"_id": "x", "text": "a", "weight": float("nan")}, "the document 'x' cannot be written as JSON"),
     ):
         source = write(tmp_path / "documents.jsonl", [*records(3), last])
-        code, _, err = cli("expand", source, "-o", output, "--model", "echo")
+        code, _, err = cli("queries", "generate", source, "-o", output, "--model", "echo")
         assert code == 2
         assert f"{source}:4: {message}" in err
     assert echo.calls == []
@@ -247,12 +240,14 @@ def test_outputs_that_cannot_be_gone_on_with_are_refused(source: Path, tmp_path:
         (tmp_path / "no" / "e.jsonl", "its folder does not exist"),
         (source, "this file is also an input"),
     ):
-        code, _, err = cli("expand", source, "-o", output, "--model", "echo")
+        code, _, err = cli("queries", "generate", source, "-o", output, "--model", "echo")
         assert code == 2
         assert message in err
-    code, _, err = cli("expand", tmp_path, "-o", tmp_path / "e.jsonl", "--model", "echo")
+    code, _, err = cli("queries", "generate", tmp_path, "-o", tmp_path / "e.jsonl", "--model", "echo")
     assert (code, "this file is inside of the source" in err) == (2, True)
-    code, _, err = cli("expand", source, "-o", tmp_path / "e.jsonl", "--model", "echo", "--preset", "dot5query")
+    code, _, err = cli(
+        "queries", "generate", source, "-o", tmp_path / "e.jsonl", "--model", "echo", "--preset", "dot5query"
+    )
     assert (code, "unknown preset 'dot5query'; did you mean 'doct5query'?" in err) == (2, True)
 
 
@@ -269,7 +264,7 @@ def test_pipes_and_tables(tmp_path: Path, echo: Echo, cli: Cli) -> None:
         if source == pipe:
             writer.start()
         outputs.append(tmp_path / f"{min(n, 1)}.jsonl")
-        assert cli("expand", source, "-o", outputs[-1], *options)[0] == 0
+        assert cli("queries", "generate", source, "-o", outputs[-1], *options)[0] == 0
         if source == pipe:
             writer.join()
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
@@ -296,7 +291,20 @@ def test_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
 
 def test_killed_twice_and_gone_on_with_the_file_is_the_same(tmp_path: Path) -> None:
     source, output = write(tmp_path / "documents.jsonl", records(60)), tmp_path / "e.jsonl"
-    command = [sys.executable, SCRIPT, "1", "expand", source, "-o", output, "--model", "echo", "--batch", "2"]
+    command = [
+        sys.executable,
+        SCRIPT,
+        "1",
+        "queries",
+        "generate",
+        source,
+        "-o",
+        output,
+        "--model",
+        "echo",
+        "--batch",
+        "2",
+    ]
     sizes = []
     for _ in range(2):
         before = output.stat().st_size if output.exists() else 0

@@ -92,7 +92,7 @@ def test_the_reranker_of_the_package_is_found_by_its_name(
     (tmp_path / "q.jsonl").write_text('{"_id": "q", "text": "dog stone"}\n')
     asked = ["--queries", tmp_path / "q.jsonl"]
     assert cli("search", index, *asked, "--output", tmp_path / "first.trec")[0] == 0
-    assert cli("rerank", index, *asked, "--run", tmp_path / "first.trec", "-o", tmp_path / "second.trec")[0] == 0
+    assert cli("run", "rerank", index, *asked, "--run", tmp_path / "first.trec", "-o", tmp_path / "second.trec")[0] == 0
     assert "cross-encoder" in (tmp_path / "second.trec").read_text()
     code, _, err = cli("search", index, "--rerank")
     assert (code, "the prompt does not rerank" in err) == (2, True)

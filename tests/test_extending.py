@@ -147,7 +147,7 @@ def test_the_command_line_knows_plugins(tmp_path: Path) -> None:
 
     run("index", source, "-o", tmp_path / "i", "--model", "bm25 + letters")
     assert '"1"' in run("search", tmp_path / "i", "dogs", "--json")
-    assert "how often a letter must occur" in run("models", "letters")
+    assert "how often a letter must occur" in run("models", "show", "letters")
     assert '"2"' in run("search", f"lines:{lines}", "cats", "--json")
 
 

@@ -1,4 +1,4 @@
-"""Generated queries filtered by scores, cut to the first ones, and described."""
+"""Generated queries filtered by scores, or cut to the first ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -114,10 +113,9 @@ def test_filters_that_mean_nothing_are_refused(
 def test_documents_without_generated_queries_are_refused(tmp_path: Path, cli: Cli) -> None:
     file = tmp_path / "documents.jsonl"
     file.write_text('{"_id": "a", "text": "b"}\n')
-    for command in (("filter", file, "-o", tmp_path / "x.jsonl", "--queries", 2), ("describe", file)):
-        code, _, err = cli("queries", *command)
-        assert code == 2
-        assert f"{file}:1: the document 'a' has no list of texts in the field 'queries'; vizsla expand" in err
+    code, _, err = cli("queries", "filter", file, "-o", tmp_path / "x.jsonl", "--queries", 2)
+    assert code == 2
+    assert f"{file}:1: the document 'a' has no texts in the field 'queries'; vizsla queries generate" in err
 
 
 def test_scores_are_those_of_a_search(expanded: Path, tmp_path: Path) -> None:
@@ -172,55 +170,6 @@ def test_thresholds_are_exact(values: list[float], drawn: st.DataObject) -> None
     ordered = sorted(values, reverse=True)
     assert threshold == ordered[keep - 1]
     assert ties == keep - sum(value > threshold for value in values)
-
-
-def test_queries_described(expanded: Path, tmp_path: Path, cli: Cli) -> None:
-    folder = tmp_path / "pets"
-    (folder / "qrels").mkdir(parents=True)
-    (folder / "queries.jsonl").write_text(
-        '{"_id": "1", "text": "barking dog of mine"}\n{"_id": "2", "text": "swim"}\n{"_id": "3", "text": "elsewhere"}\n'
-    )
-    (folder / "qrels" / "test.tsv").write_text(
-        "query-id\tcorpus-id\tscore\n1\tdogs\t1\n2\tbirds\t1\n2\tdogs\t0\n3\tnowhere\t1\n"
-    )
-    report = tmp_path / "report.md"
-    command = ("queries", "describe", expanded, "--dataset", folder, "--split", "test")
-    code, out, err = cli(*command, "--json", "--report", report)
-    assert code == 0, err
-    facts: dict[str, Any] = json.loads(out)
-    assert (facts["documents"], facts["without_queries"], facts["queries"], facts["sample"]) == (5, 2, 9, 9)
-    assert facts["words"] == pytest.approx(15 / 9)
-    assert facts["repeated_in_document"] == pytest.approx(1 / 9), "Dog and dog"
-    assert facts["repeated"] == pytest.approx(2 / 9), "and dog of another document"
-    assert facts["new_words"] == pytest.approx(6 / 15), "why, do, fish; dog; do, dog"
-    assert facts["first"] == pytest.approx(5 / 9), "fish, dog, swim (fish swim is shorter) and dogs sing find others"
-    assert facts["human"]["queries"] == 2, "one has no relevant document here"
-    assert facts["human"]["first"] == 0.5
-    assert facts["human"]["words"] == 2.5
-    assert facts["human"]["new_words"] == pytest.approx(1 / 4), "mine"
-    assert {e["query"] for e in facts["examples"]} == {q for d in EXPANDED for q in d["queries"]}  # type: ignore[attr-defined]
-    assert "| bm25 ranks a right document first | 55.6% | 50.0% |" in report.read_text()
-    assert "| sleeping cat | Cats |" in report.read_text()
-    code, out, _ = cli(*command, "--sample", 4, "--examples", 2, "--seed", 3)
-    assert code == 0
-    assert "9 queries of 5 documents, 2 of them without queries; 4 of them, drawn at random, were searched for." in out
-    assert cli(*command, "--sample", 4, "--examples", 2, "--seed", 3)[1] == out
-
-
-def test_descriptions_that_make_no_sense_are_refused(expanded: Path, tmp_path: Path, cli: Cli) -> None:
-    folder = tmp_path / "others"
-    (folder / "qrels").mkdir(parents=True)
-    (folder / "queries.jsonl").write_text('{"_id": "1", "text": "dog"}\n')
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\tnowhere\t1\n")
-    for options, message in (
-        (("--dataset", folder, "--split", "test"), "is it the data set of this collection?"),
-        (("--model", "doct5query"), "reads the field 'queries' itself"),
-        (("--report", tmp_path / "r.pdf"), "a report of generated queries ends in .md, .json, not '.pdf'"),
-        (("--sample", 0), "a sample has 1 query or more"),
-    ):
-        code, _, err = cli("queries", "describe", expanded, *options)
-        assert code == 2
-        assert message in err
 
 
 class NoNumbers(Lengths):

@@ -127,15 +127,14 @@ FINE = [
     ("eval", NAME, "--json"),
     ("eval", NAME, "--index", "b"),
     ("tune", NAME, "--split", "test", "--set", "k1=0.9"),
-    ("fuse", *RUNS, "-o", f"f{NAME}.trec"),
-    ("overlap", *RUNS),
-    ("overlap", *RUNS, "--json"),
-    ("word-order", NAME, "--index", "b", "--shuffles", "1"),
-    ("word-order", NAME, "--output", f"w{NAME}", "--shuffles", "1"),
+    ("run", "fuse", *RUNS, "-o", f"f{NAME}.trec"),
+    ("run", "overlap", *RUNS),
+    ("run", "overlap", *RUNS, "--json"),
+    ("run", "word-order", NAME, "--index", "b", "--shuffles", "1"),
     ("datasets", "--data", "."),
     ("datasets", "stats", NAME),
     ("qrels", "pool", NAME, *RUNS, "-o", f"s{NAME}.csv"),
-    ("qrels", "evaluate", NAME, f"s{NAME}.csv", *RUNS),
+    ("qrels", "eval", NAME, f"s{NAME}.csv", *RUNS),
     ("delete", INDEX, f"{EVIL} 1", EVIL),
 ]
 """Commands that find nothing wrong."""
@@ -160,8 +159,8 @@ WRONG = [
     ("eval", NAME, "--convention", EVIL),
     ("compare", NAME, "--run", f"x{NAME}@y{NAME}={RUNS[0]}"),
     ("compare", NAME, "--report", f"r{NAME}"),
-    ("fuse", *RUNS, "-o", "x", "--combine", EVIL),
-    ("interleave", *RUNS, "--qrels", f"no{NAME}"),
+    ("run", "fuse", *RUNS, "-o", "x", "--combine", EVIL),
+    ("run", "interleave", *RUNS, "--qrels", f"no{NAME}"),
     ("recipes", "check", EVIL),
     ("datasets", "show", EVIL),
     (EVIL,),
@@ -196,7 +195,7 @@ def test_reports_carry_nothing_live(cli: Cli, evil: Path) -> None:
     assert code == 0, ascii(err)
     assert_harmless(out, err)
     others = [each for end in ends if end != ".tex" for each in ("--report", f"i{end}")]
-    code, out, err = cli("interleave", *runs, "--qrels", NAME, *others, "--cutoffs", "1,2")
+    code, out, err = cli("run", "interleave", *runs, "--qrels", NAME, *others, "--cutoffs", "1,2")
     assert code == 0, ascii(err)
     assert_harmless(out, err)
     files = [*evil.glob("r.*"), *evil.glob("i.*")]

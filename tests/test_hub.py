@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -22,30 +19,10 @@ hub = pytest.importorskip("huggingface_hub")
 
 
 class StandIn:
-    """A hub in a folder: what HfApi and snapshot_download do with it."""
+    """A hub in a folder: what snapshot_download does with it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.calls: list[tuple[str, Any]] = []
-
-    def api(self, **_: Any) -> StandIn:
-        return self
-
-    def create_repo(self, name: str, **options: Any) -> None:
-        self.calls.append((name, options))
-        if name.startswith("others/"):
-            raise OSError("403 Forbidden:\n you may not write here")
-        (self.root / name).mkdir(parents=True, exist_ok=options["exist_ok"])
-
-    def upload_folder(self, *, repo_id: str, folder_path: str, ignore_patterns: list[str], commit_message: str) -> Any:
-        self.calls.append((repo_id, commit_message))
-        for file in hub.utils.filter_repo_objects(
-            [p.relative_to(folder_path).as_posix() for p in Path(folder_path).rglob("*") if p.is_file()],
-            ignore_patterns=ignore_patterns,
-        ):
-            (self.root / repo_id / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(Path(folder_path) / file, self.root / repo_id / file)
-        return SimpleNamespace(commit_url=f"https://hub.example/{repo_id}/commit/1")
 
     def snapshot(self, name: str, allow_patterns: list[str]) -> str:
         if not (self.root / name).is_dir():
@@ -63,7 +40,6 @@ class StandIn:
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     made = StandIn(tmp_path / "hub")
-    monkeypatch.setattr(hub, "HfApi", made.api)
     monkeypatch.setattr(hub, "snapshot_download", made.snapshot)
     return made
 
@@ -73,62 +49,32 @@ def small(tmp_path: Path) -> LearnedSparse:
     return small_model(tmp_path / "network")
 
 
-def test_pushed_and_opened_by_name(stand_in: StandIn, small: LearnedSparse, tmp_path: Path, cli: Cli) -> None:
-    folder = tmp_path / "mine"
-    save_model(small, folder)
-    for kept_here in ("training/state.npz", ".hidden/secret"):
-        (folder / kept_here).parent.mkdir()
-        (folder / kept_here).write_text("not for others")
-    code, out, err = cli("push", folder, "me/mine", "--private", "--json")
-    assert code == 0, err
-    assert json.loads(out) == {"model": "me/mine", "address": "https://hub.example/me/mine/commit/1"}
-    assert stand_in.calls[0] == ("me/mine", {"private": True, "exist_ok": True, "repo_type": "model"})
-    there = {p.relative_to(stand_in.root / "me/mine").as_posix() for p in (stand_in.root / "me/mine").rglob("*")}
+def test_opened_by_name(stand_in: StandIn, small: LearnedSparse) -> None:
+    save_model(small, stand_in.root / "me" / "mine")
+    there = {p.name for p in (stand_in.root / "me/mine").rglob("*")}
     assert {"model.json", "README.md", "modules.json", "unicoil_module.py"} <= there
-    assert not [name for name in there if name.startswith(("training", ".hidden"))]
-    assert "--model hf:me/mine" in (stand_in.root / "me/mine/README.md").read_text()
     opened = parse_model("hf:me/mine")
     assert opened == small
     assert opened.query_terms(["dogs bark"]) == small.query_terms(["dogs bark"])  # type: ignore[attr-defined]
     assert [p.weight for p in parse_model("bm25 + 0.5 * hf:me/mine").parts] == [1.0, 0.5]
-    code, _, err = cli("push", folder, "me/mine")
-    assert (code, err) == (0, "Pushed: https://hub.example/me/mine/commit/1. Open it with: hf:me/mine\n")
 
 
-def test_what_the_hub_refuses(stand_in: StandIn, small: LearnedSparse, tmp_path: Path, cli: Cli) -> None:
-    save_model(small, tmp_path / "mine")
-    for arguments, message in (
-        ((tmp_path / "mine", "others/mine"), "others/mine: the model was not pushed (403 Forbidden: you may not"),
-        ((tmp_path / "mine", "mine"), "a model on the hub is called org/name, and not 'mine'"),
-        ((tmp_path, "me/mine"), "there is no saved model here (no model.json); save one with: vizsla save-model"),
-    ):
-        code, _, err = cli("push", *arguments)
-        assert (code, err.count("\n")) == (2, 1)
-        assert message in err
+@pytest.mark.usefixtures("stand_in")
+def test_what_cannot_be_opened_by_name() -> None:
     with pytest.raises(VizslaError, match=r"hf|nobody/has: no model of this name was fetched from the model hub \(404"):
         parse_model("hf:nobody/has")
     with pytest.raises(VizslaError, match="takes no options"):
         parse_model("hf:me/mine(length=3)")
-    assert stand_in.calls[0][0] == "others/mine"
-
-
-def test_without_the_package(small: LearnedSparse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vizsla.backends.hub import push_model
-
-    save_model(small, tmp_path / "mine")
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(VizslaError, match=r'pip install "vizsla\[hub\]"$'):
-        push_model(tmp_path / "mine", "me/mine")
 
 
 def test_saved_by_the_command_line(small: LearnedSparse, tmp_path: Path, cli: Cli) -> None:
     small.save(tmp_path / "from")
-    code, out, err = cli("save-model", tmp_path / "from", "-o", tmp_path / "to", "--json")
+    code, out, err = cli("models", "save", tmp_path / "from", "-o", tmp_path / "to", "--json")
     assert (code, json.loads(out)["sparse_encoder"]) == (0, True), err
     assert Model.load(tmp_path / "to") == small
-    code, _, err = cli("save-model", "bm25", "-o", tmp_path / "to")
+    code, _, err = cli("models", "save", "bm25", "-o", tmp_path / "to")
     assert (code, "this exists and is not an empty folder" in err) == (2, True)
-    code, _, err = cli("save-model", "bm25(k1=1.2)", "-o", tmp_path / "bm25")
+    code, _, err = cli("models", "save", "bm25(k1=1.2)", "-o", tmp_path / "bm25")
     assert (code, err) == (0, f"bm25(k1=1.2) written to {tmp_path / 'bm25'}\n")
 
 

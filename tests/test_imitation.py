@@ -79,7 +79,7 @@ def test_overlap_prints_it(index: Path, tmp_path: Path, cli: Cli) -> None:
     lines = [json.dumps({"_id": q, "text": f"{text} dog night summer winter"}) for q, text in QUESTIONS.items()]
     for name in ("some", "more"):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
-    asked = ("overlap", "--index", index, "--queries", tmp_path / "some.jsonl", "-m", f"bm25,{TITLES}")
+    asked = ("run", "overlap", "--index", index, "--queries", tmp_path / "some.jsonl", "-m", f"bm25,{TITLES}")
     code, out, said = cli(*asked, "--pool-mrr", "--json")
     assert code == 0, said
     (result,) = json.loads(out)
@@ -88,7 +88,7 @@ def test_overlap_prints_it(index: Path, tmp_path: Path, cli: Cli) -> None:
     out = cli(*asked, "--queries", tmp_path / "more.jsonl", "--pool-mrr")[1]
     assert "RBO with bm25" in out
     assert "pool MRR with bm25" in out
-    code, _, said = cli("overlap", "a.trec", "b.trec", "--pool-mrr")
+    code, _, said = cli("run", "overlap", "a.trec", "b.trec", "--pool-mrr")
     assert (code, "name it with --index" in said) == (2, True)
 
 

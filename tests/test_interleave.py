@@ -136,19 +136,6 @@ def test_judgements_by_answers_are_answer_accuracy(dataset: Path, tmp_path: Path
             measures = evaluate(run, qrels, "Success@1 Success@2 Success@3").measures
             assert list(figures.values()) == list(measures.values())
     assert qrels.judgements["q1"] == {"d4": 0, "d1": 1, "d2": 0, "d3": 0}
-    for name, run in zip("ab", runs, strict=True):
-        run.write(tmp_path / name)
-    asked = ("--answers", dataset / "queries.jsonl", "--index", tmp_path / "i", "--measures", "Success@2", "--json")
-    code, out, err = cli("interleave", tmp_path / "a", tmp_path / "b", *asked)
-    assert code == 0, err
-    figures = {(f["first"], f["second"]): f["value"] for f in json.loads(out)["figures"]}
-    assert figures == {("a", None): 0.5, ("a", "b"): 0.0, ("b", "a"): 0.0, ("b", None): 0.0}
-    same = tmp_path / "same.jsonl"  # questions and passages are numbered alike
-    same.write_text(json.dumps({"_id": "d1", "text": "dogs", "metadata": {"answers": ["other dogs"]}}) + "\n")
-    for name, found in (("a", ["d1", "d2"]), ("b", ["d2", "d3"])):
-        run_of({"d1": found}).write(tmp_path / name)
-    _, out, err = cli("interleave", tmp_path / "a", tmp_path / "b", "--answers", same, *asked[2:])
-    assert json.loads(out)["figures"][0]["value"] == 1.0, err
 
 
 @pytest.fixture
@@ -178,13 +165,11 @@ class _Balanced(HTMLParser):
 
 def test_interleave_from_the_shell(cli: Cli, files: list[Path], dataset: Path, tmp_path: Path) -> None:
     reports = [option for e in ("html", "md", "csv", "json") for option in ("--report", tmp_path / f"r.{e}")]
-    code, out, err = cli("interleave", *files, "--qrels", dataset, "--cutoffs", "1,2,5", *reports)
+    code, out, err = cli("run", "interleave", *files, "--qrels", dataset, "--cutoffs", "1,2,5", *reports)
     assert code == 0, err
     assert "RR@10" in out
     assert "R@1000" in out
     assert "C(n) with bm25" in out
-    assert "a dense  b third" in out
-    assert "1.0 ┤" in out
     assert "Convention: anserini" in err
     with (tmp_path / "r.csv").open() as file:
         rows = {(r["first"], r["second"], r["measure"]): float(r["value"]) for r in csv.DictReader(file)}
@@ -194,7 +179,7 @@ def test_interleave_from_the_shell(cli: Cli, files: list[Path], dataset: Path, t
     assert rows["bm25", "dense", "RR@10"] == 0.5  # d1 d3 d2 for the first query, d1 d3 for the second
     assert rows["dense", "bm25", "R@1000"] == 0.5
     kept = json.loads((tmp_path / "r.json").read_text())
-    assert kept == json.loads(cli("interleave", *files, "--qrels", dataset, "--cutoffs", "1,2,5", "--json")[1])
+    assert kept == json.loads(cli("run", "interleave", *files, "--qrels", dataset, "--cutoffs", "1,2,5", "--json")[1])
     assert kept["consistency"]["runs"][0] == {"run": "dense", "queries": 2, "values": {"1": 0, "2": 0.25, "5": 1 / 3}}
     assert "| bm25 | **0.5000** |" in (tmp_path / "r.md").read_text()
     page = _Balanced()
@@ -206,12 +191,12 @@ def test_a_reference_of_its_own_and_names(cli: Cli, files: list[Path], dataset: 
     bm25, dense, third = files
     named = [f"one={dense}", f"two={third}"]
     qrels = dataset / "qrels" / "test.tsv"
-    code, out, err = cli("interleave", *named, "--qrels", qrels, "--reference", f"teacher={bm25}", "--json")
+    code, out, err = cli("run", "interleave", *named, "--qrels", qrels, "--reference", f"teacher={bm25}", "--json")
     assert code == 0, err
     found = json.loads(out)
     assert (found["runs"], found["consistency"]["reference"]) == (["one", "two"], "teacher")
     assert [r["run"] for r in found["consistency"]["runs"]] == ["one", "two"]
-    again = json.loads(cli("interleave", *named, "--qrels", qrels, "--reference", "two", "--json")[1])
+    again = json.loads(cli("run", "interleave", *named, "--qrels", qrels, "--reference", "two", "--json")[1])
     assert [r["run"] for r in again["consistency"]["runs"]] == ["one"]
 
 
@@ -236,7 +221,6 @@ def test_a_reference_of_its_own_and_names(cli: Cli, files: list[Path], dataset: 
         (["bm25.trec", "dense.trec", "--test", "z"], "unknown significance test"),
         (["bm25.trec", "dense.trec", "--split", "nope"], "unknown split 'nope'"),
         (["bm25.trec", "dense.trec", "--split", "dev"], "bm25 has none of the queries"),
-        (["bm25.trec", "dense.trec", "--answers", "q.jsonl"], "give --qrels"),
     ],
 )
 def test_mistakes_are_one_sentence(
@@ -247,7 +231,7 @@ def test_mistakes_are_one_sentence(
     (folder / "other.trec").write_text("elsewhere Q0 d1 1 1 t\n")
     (folder / "twice.trec").write_text("q1 Q0 d1 1 2 t\nq1 Q0 d1 2 1 t\n")
     monkeypatch.chdir(folder)
-    code, out, err = cli("interleave", *arguments, "--qrels", dataset)
+    code, out, err = cli("run", "interleave", *arguments, "--qrels", dataset)
     assert (code, out) == (2, "")
     assert message in err
     assert err.startswith("vizsla: ")
@@ -257,7 +241,6 @@ def test_mistakes_are_one_sentence(
 def test_judgements_must_be_there(cli: Cli, files: list[Path], tmp_path: Path) -> None:
     two = files[:2]
     (tmp_path / "none.tsv").write_text("query-id\tcorpus-id\tscore\n")
-    assert "give --qrels" in cli("interleave", *two)[2]
-    assert "there are no judgements here" in cli("interleave", *two, "--qrels", tmp_path / "none.tsv")[2]
-    assert "has no splits" in cli("interleave", *two, "--qrels", tmp_path / "none.tsv", "--split", "dev")[2]
-    assert "name it with --index" in cli("interleave", *two, "--answers", tmp_path / "q.jsonl")[2]
+    assert "Missing option '--qrels'" in cli("run", "interleave", *two)[2]
+    assert "there are no judgements here" in cli("run", "interleave", *two, "--qrels", tmp_path / "none.tsv")[2]
+    assert "has no splits" in cli("run", "interleave", *two, "--qrels", tmp_path / "none.tsv", "--split", "dev")[2]

@@ -97,12 +97,12 @@ def test_judging_what_nobody_judged(cli: Cli, dataset: Path, tmp_path: Path) -> 
     rows = list(csv.DictReader(sheet.read_text().splitlines()))
     assert [(r["query-id"], r["corpus-id"], r["title"], r["score"]) for r in rows] == [("q1", "d2", "Cats", "")]
     assert "may hold judgements" in cli("qrels", "pool", dataset, run, "-o", sheet)[2]
-    code, _, err = cli("qrels", "evaluate", dataset, sheet, run)
+    code, _, err = cli("qrels", "eval", dataset, sheet, run)
     assert "0 judgements added; 1 row of the sheet left empty" in err
     sheet.write_text(sheet.read_text().replace("q1,d2,,", "q1,d2,2,"))
     code, out, err = cli(
         "qrels",
-        "evaluate",
+        "eval",
         dataset,
         sheet,
         run,
@@ -113,13 +113,13 @@ def test_judging_what_nobody_judged(cli: Cli, dataset: Path, tmp_path: Path) -> 
     )
     assert out.splitlines()[1].split() == ["run", "0.5000", "1.0000", "0.5000", "0.0000"]
     assert Qrels.read(tmp_path / "all.tsv").judgements["q1"]["d2"] == 2
-    assert "this file is also an input" in cli("qrels", "evaluate", dataset, sheet, run, "--output", sheet)[2]
+    assert "this file is also an input" in cli("qrels", "eval", dataset, sheet, run, "--output", sheet)[2]
     (tmp_path / "other").write_text("zzz 0 d1 1\n")
-    assert "no query judged here is in this data set" in cli("qrels", "evaluate", dataset, tmp_path / "other", run)[2]
+    assert "no query judged here is in this data set" in cli("qrels", "eval", dataset, tmp_path / "other", run)[2]
     (tmp_path / "other").write_text("zzz 0 d1 1\nq1 0 d1 0\n")
     assert (
         "is judged 0 for the query 'q1', the data set has 2"
-        in cli("qrels", "evaluate", dataset, tmp_path / "other", run)[2]
+        in cli("qrels", "eval", dataset, tmp_path / "other", run)[2]
     )
     sheet.write_text("a,b\n")
-    assert "expected the columns" in cli("qrels", "evaluate", dataset, sheet, run)[2]
+    assert "expected the columns" in cli("qrels", "eval", dataset, sheet, run)[2]

@@ -229,7 +229,7 @@ def test_search_rerank_teach_and_filter(folder: Path, tmp_path: Path, cli: Cli) 
     assert [hit["id"] for hit in json.loads(out)["results"]] == expected
     (tmp_path / "queries.jsonl").write_text('{"_id": "q", "text": "dog river"}\n')
     arguments = ["--run", tmp_path / "run.trec", "--queries", tmp_path / "queries.jsonl", "-o", tmp_path / "out.trec"]
-    assert cli("rerank", tmp_path / "ix", *arguments, "--reranker", folder / "model.onnx")[0] == 0
+    assert cli("run", "rerank", tmp_path / "ix", *arguments, "--reranker", folder / "model.onnx")[0] == 0
     assert [line.split()[2] for line in (tmp_path / "out.trec").read_text().splitlines()] == expected
 
     from vizsla.datasets import Document

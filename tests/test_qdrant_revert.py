@@ -143,11 +143,11 @@ def test_a_dead_writer_is_remembered(where: str, connection: Connection) -> None
 
 def test_the_command(where: str, cli: Cli) -> None:
     name = name_of(where)
-    assert f"{name}@1; vizsla revert goes back" in cli("info", where)[1]
-    code, _, words = cli("revert", where)
+    assert f"{name}@1; vizsla qdrant revert goes back" in cli("info", where)[1]
+    code, _, words = cli("qdrant", "revert", where)
     assert code == 0
     assert f"{where} is the collection {name}@1 again, with 31 documents" in words
-    assert f"vizsla revert {where} --to {name}@2" in words
-    code, _, words = cli("revert", where)
+    assert f"vizsla qdrant revert {where} --to {name}@2" in words
+    code, _, words = cli("qdrant", "revert", where)
     assert code == 2
     assert "has no earlier generation" in words

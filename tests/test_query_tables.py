@@ -180,7 +180,7 @@ def test_seeds_are_averaged(cli: Cli, judged: Path, start: Path, tmp_path: Path)
         assert cli("train", "splade", "--dataset", judged, "-o", tmp_path / f"s{seed}", *options, *told)[0] == 0
     corpus = ("--corpus", judged / "corpus.jsonl")
     seeds = [tmp_path / "s0", tmp_path / "s1"]
-    code, _, said = cli("average", *seeds, *corpus, "-o", tmp_path / "mean")
+    code, _, said = cli("models", "average", *seeds, *corpus, "-o", tmp_path / "mean")
     assert code == 0, said
     models = [parse_model(str(folder)) for folder in (*seeds, tmp_path / "mean")]
     assert all(isinstance(model, LearnedSparse) and model.query_table is not None for model in models)
@@ -191,9 +191,9 @@ def test_seeds_are_averaged(cli: Cli, judged: Path, start: Path, tmp_path: Path)
     assert not np.allclose(first["dense.weight"], second["dense.weight"], atol=0.01)
     for arguments, expected in (
         ((seeds[0], *corpus, "-o", tmp_path / "n"), "name two models or more"),
-        ((*seeds, "-o", tmp_path / "n"), "vizsla average also needs --corpus"),
-        ((*seeds, *corpus), "vizsla average also needs -o DIR"),
+        ((*seeds, "-o", tmp_path / "n"), "Missing option '--corpus'"),
+        ((*seeds, *corpus), "Missing option '-o' / '--output'"),
         ((seeds[0], tmp_path / "s2", *corpus, "-o", tmp_path / "n"), "gives weights to other terms"),
     ):
-        code, _, said = cli("average", *arguments)
+        code, _, said = cli("models", "average", *arguments)
         assert (code, expected in said) == (2, True), said

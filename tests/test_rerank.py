@@ -113,7 +113,7 @@ def test_the_command_writes_runs_and_tables(
     ix, run, out = tmp_path / "ix", tmp_path / "bm25.trec", tmp_path / "out.trec"
     assert cli("index", judged / "corpus.jsonl", "-o", ix)[0] == 0
     assert cli("search", ix, "--queries", judged / "queries.jsonl", "--output", run, "-k", 20)[0] == 0
-    told = ["rerank", ix, "--run", run, "--reranker", trained]
+    told = ["run", "rerank", ix, "--run", run, "--reranker", trained]
     asked = ["--queries", judged / "queries.jsonl"]
     assert cli(*told, *asked, "--depth", 5, "-o", out)[0] == 0
     before, after = Run.read(run), Run.read(out)
@@ -185,7 +185,7 @@ def test_what_is_wrong_is_said_in_a_sentence(
         ([ix, "--run", run, "--reranker", start, *asked, *out], "not a reranker"),
         ([ix, "--run", run, "--reranker", wrong, *asked, *out], "does not describe a reranker"),
     ):
-        code, _, said = cli("rerank", *more)
+        code, _, said = cli("run", "rerank", *more)
         assert code == 2, message
         assert message in said
         assert said.count("\n") == 1

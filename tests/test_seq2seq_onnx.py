@@ -235,7 +235,9 @@ def test_the_generator_of_the_package_is_found_by_its_name(
     assert open_generator().digest == small.digest
     source = tmp_path / "documents.jsonl"
     source.write_text('{"_id": "d1", "text": "Dogs point at birds."}\n')
-    code, _, err = cli("expand", source, "-o", tmp_path / "expanded.jsonl", "--queries", 2, "--max-tokens", 5)
+    code, _, err = cli(
+        "queries", "generate", source, "-o", tmp_path / "expanded.jsonl", "--queries", 2, "--max-tokens", 5
+    )
     assert code == 0, err
     written = json.loads((tmp_path / "expanded.jsonl").read_text())["queries"]
     assert written == small.generate(["Dogs point at birds."], Sampling(texts=2, max_tokens=5), ["d1"])[0]

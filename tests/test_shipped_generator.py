@@ -45,7 +45,7 @@ def test_its_queries_are_about_their_document() -> None:
 def test_expand_uses_it_by_default(tmp_path: Path, cli: Cli) -> None:
     source, output = tmp_path / "documents.jsonl", tmp_path / "expanded.jsonl"
     source.write_text("".join(json.dumps({"_id": key, "text": text}) + "\n" for key, text in PASSAGES.items()))
-    code, _, err = cli("expand", source, "-o", output, "--queries", 3, "--max-tokens", 16)
+    code, _, err = cli("queries", "generate", source, "-o", output, "--queries", 3, "--max-tokens", 16)
     assert code == 0, err
     rows = [json.loads(line) for line in output.read_text().splitlines()]
     assert [len(row["queries"]) for row in rows] == [3, 3]

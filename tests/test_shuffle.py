@@ -57,7 +57,7 @@ def learned(cli: Cli, judged: Path, start: Path, tmp_path: Path) -> Path:
 def test_a_bag_of_words_loses_nothing(cli: Cli, judged: Path, tmp_path: Path) -> None:
     assert cli("index", judged / "corpus.jsonl", "-o", tmp_path / "i")[0] == 0
     code, out, err = cli(
-        "word-order", judged, "--index", tmp_path / "i", "-m", "bm25,bm25(k1=2)", "--shuffles", "3", "--json"
+        "run", "word-order", judged, "--index", tmp_path / "i", "-m", "bm25,bm25(k1=2)", "--shuffles", "3", "--json"
     )
     assert code == 0, err
     results = json.loads(out)["results"]
@@ -67,54 +67,32 @@ def test_a_bag_of_words_loses_nothing(cli: Cli, judged: Path, tmp_path: Path) ->
     for r in results:
         assert r["by_shuffle"] == pytest.approx([r["before"]] * 3)
         assert (r["p"], r["ties"]) == (1.0, 5)
-    code, out, err = cli("word-order", judged, "--index", tmp_path / "i")
+    code, out, err = cli("run", "word-order", judged, "--index", tmp_path / "i")
     assert "+0.0 to +0.0" in out
     assert "Words shuffled 5 times, the mean" in err
-
-
-def test_questions_written_and_asked_elsewhere_give_the_same(
-    cli: Cli, judged: Path, learned: Path, tmp_path: Path
-) -> None:
-    """Searching in one go, and writing questions, asking each file and comparing the runs."""
-    options = ("--shuffles", "2", "--measures", "nDCG@10 RR@3 R@5", "--split", "train")
-    code, out, err = cli("word-order", judged, "--index", learned, *options, "--json")
-    assert code == 0, err
-    at_once = json.loads(out)["results"]
-    assert any(value != r["before"] for r in at_once for value in r["by_shuffle"])  # order matters here
-    code, out, err = cli("word-order", judged, "--output", tmp_path / "written", "--shuffles", "2", "--split", "train")
-    assert (code, out) == (0, ""), err
-    assert "2 files written" in err
-    runs = []
-    for name in (judged / "queries.jsonl", *(tmp_path / "written" / f"set-shuffled-{i}.jsonl" for i in (1, 2))):
-        runs.append(tmp_path / f"run-{len(runs)}")
-        assert cli("search", learned, "--queries", name, "--output", runs[-1])[0] == 0
-    given_runs = ("--run", runs[0], "--shuffled-run", runs[1], "--shuffled-run", runs[2])
-    code, out, err = cli("word-order", judged, *given_runs, *options, "--json")
-    assert code == 0, err
-    compared = json.loads(out)["results"]
-    for one, other in zip(at_once, compared, strict=True):
-        assert {**one, "model": "run-0"} == other
 
 
 def test_answers_before_and_after(cli: Cli, dataset: Path, tmp_path: Path) -> None:
     assert cli("index", dataset, "-o", tmp_path / "i")[0] == 0
     questions = dataset / "queries.jsonl"
     code, out, err = cli(
-        "word-order", questions, "--index", tmp_path / "i", "--measures", "Acc@1 Acc@4", "--shuffles", "1", "--json"
+        "run",
+        "word-order",
+        questions,
+        "--index",
+        tmp_path / "i",
+        "--measures",
+        "Acc@1 Acc@4",
+        "--shuffles",
+        "1",
+        "--json",
     )
     assert code == 0, err
     figures = {r["measure"]: (r["before"], r["after"]) for r in json.loads(out)["results"]}
     found = json.loads(cli("eval", questions, "--index", tmp_path / "i", "--measures", "Acc@1 Acc@4", "--json")[1])
     (asked,) = found["results"]
     assert figures == {name: (value, value) for name, value in asked["accuracy"].items()}
-    assert cli("word-order", questions, "--output", tmp_path / "w", "--shuffles", "1")[0] == 0
-    again = tmp_path / "w" / "queries-shuffled-1.jsonl"
-    assert json.loads(again.read_text().splitlines()[0])["metadata"] == {"answers": ["other dogs", "cat"]}
-    written = json.loads(cli("eval", again, "--index", tmp_path / "i", "--measures", "Acc@1 Acc@4", "--json")[1])[
-        "results"
-    ]
-    assert written[0]["accuracy"] == asked["accuracy"]
-    code, out, err = cli("word-order", questions, "--index", tmp_path / "i", "--limit", "2", "--shuffles", "1")
+    code, out, err = cli("run", "word-order", questions, "--index", tmp_path / "i", "--limit", "2", "--shuffles", "1")
     assert code == 0, err
     assert "range" not in out
     assert "queries: 1 of 2 questions has fewer than two words" in err
@@ -133,14 +111,12 @@ def test_answers_of_several_models(cli: Cli, dataset: Path, tmp_path: Path) -> N
 
 @pytest.fixture(scope="module")
 def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a data set, its index, an index of something else, and runs."""
+    """A folder with a data set, its index, and an index of something else."""
     folder = tmp_path_factory.mktemp("room")
     (folder / "pets" / "qrels").mkdir(parents=True)
     (folder / "pets" / "queries.jsonl").write_text('{"_id": "q1", "text": "a dog", "answers": ["dog"]}\n')
     (folder / "pets" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
     (folder / "bare.jsonl").write_text('{"_id": "a", "text": "two words"}\n')
-    (folder / "r").write_text("q1 Q0 d1 1 1 t\n")
-    (folder / "other").write_text("x Q0 d1 1 1 t\n")
     for name, document in (("i", "d1"), ("fish", "f")):
         with Index.create(folder / name, "bm25") as index:
             index.add([{"id": document, "text": "a dog and a fish"}])
@@ -151,7 +127,6 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["pets"], "name the index to search with --index"),
         (["none.jsonl", "--index", "i"], "this file does not exist"),
         (["pets", "--index", "nowhere"], "this folder does not exist"),
         (["pets", "--index", "i", "--shuffles", "0"], "must be 1 or more, not 0"),
@@ -161,20 +136,15 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["pets", "--index", "i", "--split", "x"], "unknown split 'x'"),
         (["pets", "pets", "--index", "i"], "two sets of questions are called 'pets'"),
         (["pets", "--index", "i", "-m", "bm25,bm25"], "named twice"),
-        (["pets", "--run", "r"], "go together"),
-        (["pets", "--run", "r", "--shuffled-run", "other"], "other: the run has none of the questions of pets"),
-        (["pets", "--run", "r", "--shuffled-run", "r", "-m", "bm25"], "one system on one set of questions"),
-        (["pets/queries.jsonl", "--run", "r", "--shuffled-run", "r"], "name it by --index"),
         (["bare.jsonl", "--index", "i"], "neither judgements nor answers"),
         (["pets", "--index", "fish"], "none of the documents judged in pets"),
-        (["pets", "--output", "r"], "this is a file"),
     ],
 )
 def test_mistakes_are_one_sentence(
     cli: Cli, room: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(room)
-    code, out, err = cli("word-order", *arguments)
+    code, out, err = cli("run", "word-order", *arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1

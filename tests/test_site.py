@@ -76,10 +76,10 @@ def test_the_reference_has_every_public_name() -> None:
 
 
 def test_the_reference_has_every_command(texts: dict[str, str]) -> None:
-    from vizsla.cli.verbs import GROUPS
+    from vizsla.cli.commands import COMMANDS
 
     page = texts["reference/commands.md"]
-    for name in (name for verbs in GROUPS.values() for name in verbs):
+    for name in (name for verbs in COMMANDS.values() for name in verbs):
         assert f"### vizsla {name}\n" in page
     assert "### vizsla datasets fetch\n" in page
     assert re.search(r"^\| `-k N`, `--k N` \| .+ \|$", page, re.MULTILINE), "an option has a row"

@@ -109,6 +109,7 @@ def test_tuning_and_fusing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Pat
     for name, model in (("a", "bm25"), ("b", "bm25(fields=title)")):
         assert cli("eval", dataset, "-m", model, "--output", tmp_path / name)[0] == 0
     code, _, err = cli(
+        "run",
         "fuse",
         tmp_path / "a",
         tmp_path / "b",
@@ -124,13 +125,15 @@ def test_tuning_and_fusing_from_the_shell(cli: Cli, dataset: Path, tmp_path: Pat
     assert code == 0
     assert "nDCG@10" in err
     assert len(Run.read(tmp_path / "c")) == 2
-    assert cli("fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "d", "--weights", "1,x")[0] == 2
-    assert cli("fuse", tmp_path / "a", "-o", tmp_path / "d")[0] == 2
-    assert "also an input" in cli("fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "a")[2]
-    tuned = cli("fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "d", "--combine", "linear", "--tune", dataset)
+    assert cli("run", "fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "d", "--weights", "1,x")[0] == 2
+    assert cli("run", "fuse", tmp_path / "a", "-o", tmp_path / "d")[0] == 2
+    assert "also an input" in cli("run", "fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "a")[2]
+    tuned = cli(
+        "run", "fuse", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "d", "--combine", "linear", "--tune", dataset
+    )
     assert "none of the judged queries of pets dev" in tuned[2]
     (tmp_path / "x").write_text("other Q0 d1 1 1 t\n")
-    assert "no query in common" in cli("fuse", tmp_path / "a", tmp_path / "x", "-o", tmp_path / "d")[2]
+    assert "no query in common" in cli("run", "fuse", tmp_path / "a", tmp_path / "x", "-o", tmp_path / "d")[2]
     for verb in (["eval", dataset, "--run"], ["compare", dataset, "--run"]):
         assert "none of" in cli(*verb, tmp_path / "x")[2]
     assert "is not a model" in cli("eval", dataset, "-m", "")[2]

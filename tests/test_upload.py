@@ -508,22 +508,22 @@ def test_the_commands(tmp_path: Path, where: str, cli: Cli) -> None:
     source.write_text('{"id": "1", "text": "dogs bark"}\n{"id": "2", "text": "cats sleep all day long"}\n')
     parts.mkdir()
     assert cli("encode", source, "-o", parts / "part.parquet")[0] == 0
-    code, _, words = cli("upload", parts, where)
+    code, _, words = cli("qdrant", "upload", parts, where)
     assert code == 0
     assert "2 documents in" in words
     assert f"vizsla search {where}" in words
-    assert "has these 2 documents already" in cli("upload", parts, where)[2]
+    assert "has these 2 documents already" in cli("qdrant", "upload", parts, where)[2]
     assert "dogs bark" in cli("search", where, "dog")[1]
-    assert "nothing to do: the mean length has not moved by 1.00%" in cli("reweigh", where)[2]
+    assert "nothing to do: the mean length has not moved by 1.00%" in cli("qdrant", "reweigh", where)[2]
     more = tmp_path / "more.jsonl"
     more.write_text('{"id": "3", "text": "' + "dog " * 60 + '"}\n')
     assert cli("add", where, more)[0] == 0
-    code, _, words = cli("reweigh", where)
+    code, _, words = cli("qdrant", "reweigh", where)
     assert code == 0
     assert "3 documents in" in words
     assert "the old collection is kept" in words
-    assert "removed: " in cli("reweigh", where, "--drop-old")[2]
-    code, _, words = cli("upload", tmp_path, where)
+    assert "removed: " in cli("qdrant", "reweigh", where, "--drop-old")[2]
+    code, _, words = cli("qdrant", "upload", tmp_path, where)
     assert code == 2
     assert words.startswith(f"vizsla: {tmp_path}: there are no parts in this folder")
 

@@ -205,13 +205,13 @@ def commands_page() -> str:
     import typer
 
     from vizsla.cli.app import application
-    from vizsla.cli.verbs import GROUPS
+    from vizsla.cli.commands import COMMANDS
 
     group = typer.main.get_command(application())
     lines = ["# Commands", "", "`vizsla COMMAND --help` prints the same in a terminal.", ""]
-    for heading, verbs in GROUPS.items():
+    for heading, names in COMMANDS.items():
         lines += [f"## {heading}", ""]
-        for name in verbs:
+        for name in names:
             lines += _command(f"vizsla {name}", group.commands[name])  # type: ignore[attr-defined]
     return "\n".join(lines)
 

@@ -26,7 +26,7 @@ from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.index import Index, document_vectors, vector_blocks
 from vizsla.vectors import Quantiser
 
-FORMATS = ("jsonl", "npz", "arrays", "ciff", "anserini", "elasticsearch", "opensearch")
+FORMATS = ("jsonl", "arrays", "ciff", "anserini", "elasticsearch", "opensearch")
 UNQUANTISED = {
     "arrays": "arrays hold vectors as they are stored",
     "elasticsearch": "elasticsearch rounds weights itself",
@@ -52,8 +52,7 @@ def export_vectors(index: Index, to: str, output: Path, quantiser: str | None = 
         return write_ciff(index, output, quantiser) if to == "ciff" else write_collection(index, output, quantiser)
     weights = (np.fromiter(vector.values(), np.float64, len(vector)) for _, vector in document_vectors(index))
     chosen = fitted(quantiser, weights) if quantiser else None
-    rows = _quantised(index, chosen)
-    return _write_json_lines(rows, output) if to == "jsonl" else _write_matrix(rows, output)
+    return _write_json_lines(_quantised(index, chosen), output)
 
 
 def _quantised(index: Index, quantiser: Quantiser | None) -> Iterator[tuple[str, dict[str, float | int]]]:
@@ -72,28 +71,6 @@ def _write_json_lines(rows: Iterator[tuple[str, dict[str, float | int]]], output
             file.write(json.dumps({"id": doc_id, "contents": "", "vector": vector}, ensure_ascii=False) + "\n")
             count += 1
     return count
-
-
-def _write_matrix(rows: Iterator[tuple[str, dict[str, float | int]]], output: Path) -> int:
-    """Write a file for scipy.sparse.load_npz, with the ids of its rows and the terms of its columns as JSON files."""
-    numbers: dict[str, int] = {}
-    ids: list[str] = []
-    pointers, indices = [0], []
-    weights: list[float] = []
-    for doc_id, vector in rows:
-        ids.append(doc_id)
-        indices += [numbers.setdefault(term, len(numbers)) for term in vector]
-        weights += vector.values()
-        pointers.append(len(indices))
-    shape = np.array([len(ids), len(numbers)])
-    with output.open("wb") as file:
-        np.savez(
-            file, data=np.array(weights, np.float32), indices=np.array(indices, np.int64),
-            indptr=np.array(pointers, np.int64), shape=shape, format=np.array(b"csr"),
-        )  # fmt: skip
-    for ending, names in ((".ids.json", ids), (".terms.json", list(numbers))):
-        output.with_suffix(ending).write_text(json.dumps(names, ensure_ascii=False), encoding="utf-8")
-    return len(ids)
 
 
 def _write_arrays(index: Index, output: Path) -> int:

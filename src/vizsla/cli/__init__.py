@@ -1,4 +1,4 @@
-"""The command line: one thin file for each verb. A verb imports what it needs when it runs."""
+"""The command line: arguments to calls. A command imports what it needs when it runs."""
 
 from __future__ import annotations
 

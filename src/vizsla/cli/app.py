@@ -17,7 +17,7 @@ from typing import Annotated, Any, TextIO, cast
 import typer
 
 from vizsla import __version__
-from vizsla.cli.verbs import GroupedVerbs, register
+from vizsla.cli.commands import AllCommands, register
 from vizsla.errors import VizslaError
 from vizsla.harmless import harmless
 
@@ -29,7 +29,7 @@ _UsageError = cast("type[Exception]", typer.BadParameter.__bases__[0])  # click'
 
 
 class _Stopped(BaseException):
-    """A signal asks to stop. It is not an Exception, so that no verb catches it."""
+    """A signal asks to stop. It is not an Exception, so that no command catches it."""
 
     def __init__(self, signal_number: int) -> None:
         self.code = STOPPED_BY + signal_number
@@ -39,8 +39,8 @@ class _ReaderGone(BaseException):
     """The reader of our output has gone, as with | head."""
 
 
-class _Verbs(GroupedVerbs):
-    """The verbs; interruptions that typer would handle in its own way are passed on to `run`."""
+class _Commands(AllCommands):
+    """All commands; interruptions that typer would handle in its own way are passed on to `run`."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -68,18 +68,19 @@ def _options(
 
 
 def application(arguments: Sequence[str] = ()) -> typer.Typer:
-    """The application with its verbs; with arguments that begin with a verb, it has this one alone."""
+    """The application with its commands; with arguments that begin with a command, it has this one alone."""
     app = typer.Typer(
         name="vizsla",
-        cls=_Verbs,
-        help="Text retrieval with BM25 and neural models. Start with: vizsla demo",
+        cls=_Commands,
+        help="Text retrieval with BM25 and neural models. Start with: vizsla demo\n\n"
+        "vizsla COMMAND --help shows what a command takes, and what is in a group.",
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    register(app, arguments[0] if arguments else None)
+    register(app, arguments)
     return app
 
 
@@ -133,7 +134,7 @@ def _streams() -> Iterator[None]:
 
 @contextmanager
 def _stopping() -> Iterator[None]:
-    """On SIGTERM, or when the terminal closes, a verb cleans up as after Ctrl-C."""
+    """On SIGTERM, or when the terminal closes, a command cleans up as after Ctrl-C."""
     process = os.getpid()
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -10,8 +10,7 @@ import typer
 
 from vizsla.cli import console, options
 from vizsla.cli.models import split_models
-from vizsla.cli.named import named_file
-from vizsla.cli.opening import open_retriever
+from vizsla.cli.options import named_file, open_retriever
 from vizsla.errors import UnknownNameError, VizslaError
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ def _open_indexes(given: list[str], datasets: list[str], opened: ExitStack) -> d
 
 
 def _read_documents(dataset: BeirDataset) -> Iterable[Document | RawLines]:
-    from vizsla.cli.sources import read_with_progress
+    from vizsla.cli.options import read_with_progress
     from vizsla.datasets import Source
 
     return read_with_progress([Source.find(dataset.folder)], f"Indexing {dataset.name}")

@@ -12,11 +12,9 @@ from vizsla.cli import console, options
 if TYPE_CHECKING:
     from vizsla.datasets import DatasetEntry, DatasetStatistics
 
-app = typer.Typer(help="List, download and count data sets.", rich_markup_mode=None)
 
-
-@app.callback(invoke_without_command=True)
 def datasets(context: typer.Context, data: options.Data = None, as_json: options.Json = False) -> None:
+    """List the well-known data sets; say which are here."""
     if context.invoked_subcommand is not None:
         context.obj = data
         return
@@ -47,9 +45,8 @@ def _as_data(entry: DatasetEntry, root: Path) -> dict[str, Any]:
     return {**asdict(entry), "here": str(folder) if folder.is_dir() else None}
 
 
-@app.command("show")
-def show_dataset(name: Annotated[str, typer.Argument(help="A data set by name.")]) -> None:
-    """Show a data set: splits, licence, source, and what to know before using it."""
+def show(name: Annotated[str, typer.Argument(help="A data set by name.")]) -> None:
+    """Show a data set: splits, licence, source, what to know."""
     from vizsla.datasets import dataset_entry
 
     entry = dataset_entry(name)
@@ -66,15 +63,17 @@ def show_dataset(name: Annotated[str, typer.Argument(help="A data set by name.")
             console.line(f"{what:>11}  {value}")
 
 
-@app.command("fetch")
-def fetch_datasets(
+def fetch(
     context: typer.Context,
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Data sets by name.")],
     data: options.Data = None,
 ) -> None:
-    """Download data sets. A download that was cut off continues; checksums are verified."""
+    """Download data sets.
+
+    A download that was cut off continues; checksums are verified.
+    """
     from vizsla.datasets import data_folder, dataset_entry
-    from vizsla.datasets.fetch import fetch
+    from vizsla.datasets.fetch import fetch as download
 
     chosen = data or context.obj
     if chosen is not None:
@@ -83,18 +82,17 @@ def fetch_datasets(
     for name in names:
         entry = dataset_entry(name)
         with console.progress(f"Fetching {name}", 0, "bytes") as advance:
-            folder = fetch(entry, root, lambda done, total: advance(done, done, total))
+            folder = download(entry, root, lambda done, total: advance(done, done, total))
         console.remark(f"{name} is in {folder}; licence: {entry.licence}")
 
 
-@app.command("stats")
-def dataset_statistics(
+def stats(
     context: typer.Context,
     names: options.Datasets,
     data: options.Data = None,
     as_json: options.Json = False,
 ) -> None:
-    """Count documents, queries and judgements, as in table 1 of the BEIR paper."""
+    """Count documents, queries and judgements, as BEIR's table 1."""
     from vizsla.datasets import count_dataset, open_datasets
 
     counted = [count_dataset(d) for name in names for d in open_datasets(name, data or context.obj).members]

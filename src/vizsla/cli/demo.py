@@ -46,7 +46,7 @@ def demo(
         console.remark(f"{console.count(len(index), 'document')} indexed in {seconds:.1f} s.")
         _run_queries(index)
         if sys.stdin.isatty() and sys.stdout.isatty():
-            from vizsla.cli.prompt import prompt
+            from vizsla.cli.search import prompt
 
             console.remark("\nYour turn.", lines=True)
             prompt(index, 5)
@@ -84,7 +84,7 @@ def _docstrings() -> Iterator[Document]:
 
 
 def _run_queries(index: Index) -> None:
-    from vizsla.cli.show import show_explanation, show_results
+    from vizsla.cli.results import show_explanation, show_results
 
     ids: list[str] = []
     for query in QUERIES:

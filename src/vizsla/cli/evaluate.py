@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vizsla.cli import answer_accuracy, console, options
+from vizsla.cli import console, options
 from vizsla.cli.compare import remark_facts
 from vizsla.cli.models import split_models
-from vizsla.cli.opening import SearchChoices, open_retriever, searched_with
+from vizsla.cli.options import SearchChoices, open_retriever, searched_with
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vizsla.datasets import BeirDataset
-    from vizsla.runs import Run
+    from vizsla.runs import Measure, Retriever, Run
 
 DEFAULT_MEASURES = "nDCG@10 R@100"
 OPTION_NAMES = {"combine": "combine", "search_params": "search params"}
@@ -25,7 +28,9 @@ OPTION_NAMES = {"combine": "combine", "search_params": "search params"}
 def evaluate(
     sets: Annotated[
         list[str],
-        typer.Argument(metavar="DATASET...", help="A data set, or files of questions with answers."),
+        typer.Argument(
+            metavar="DATASET...", help="A data set: a name or a folder; or files of questions with answers."
+        ),
     ],
     models: Annotated[list[str] | None, options.several_models("The model; default: bm25, or that of --index.")] = None,
     index: Annotated[str | None, options.index_option("Search this index instead of building one.")] = None,
@@ -33,9 +38,7 @@ def evaluate(
     split: options.Split = None,
     measures: Annotated[
         str | None,
-        options.measures(
-            f"Measures as in ir_measures; default: {DEFAULT_MEASURES}, for answers {answer_accuracy.DEFAULT}."
-        ),
+        options.measures(f"Measures as in ir_measures; default: {DEFAULT_MEASURES}, for answers {DEFAULT_ACCURACY}."),
     ] = None,
     convention: options.Convention = "anserini",
     k: Annotated[int, options.top_k("How many documents per query are retrieved.")] = 1000,
@@ -47,22 +50,23 @@ def evaluate(
     data: options.Data = None,
     as_json: options.Json = False,
 ) -> None:
-    """Evaluate a model, an index or a run.
+    """Measure how good a model, index or run is, on judged queries.
 
-    On a data set: nDCG, recall and other measures, as Anserini computes them. On files of questions with answers
-    (.jsonl, or DPR's .csv): answer accuracy, the share of questions with an answer in the top k, as DPR computes it;
-    this needs --index, which has the texts.
+    As in: vizsla eval scifact --model bm25
+
+    On a data set, which has a name or is your own folder with corpus.jsonl, queries.jsonl and qrels/test.tsv: nDCG,
+    recall and other measures, as Anserini computes them. On files of questions with answers (.jsonl, or DPR's .csv):
+    answer accuracy, the share of questions with an answer in the top k, as DPR computes it; this needs --index, which
+    has the texts.
     """
     if run is not None and (combine or search_params):
         raise VizslaError("--combine and --search-params are for searching; a run has been searched already")
     search_options: SearchChoices = {"combine": combine, "search_params": search_params}
-    if all(map(answer_accuracy.is_question_file, sets)):
+    if all(map(is_question_file, sets)):
         if output is not None or split is not None:
             raise VizslaError("--output and --split are for data sets, not for questions with answers")
         files = [Path(file) for file in sets]
-        answer_accuracy.evaluate_answers(
-            index, files, models or [], run, measures, regex, limit, search_options, as_json
-        )
+        evaluate_answers(index, files, models or [], run, measures, regex, limit, search_options, as_json)
         return
     if len(sets) > 1:
         raise VizslaError("give one data set; 'vizsla compare' evaluates on several")
@@ -110,7 +114,7 @@ def _evaluate_dataset(
     from vizsla.evaluation import CONVENTIONS
 
     console.check_name("convention", convention, CONVENTIONS)
-    parsed, cutoffs = answer_accuracy.split_measures(measures or DEFAULT_MEASURES)
+    parsed, cutoffs = split_measures(measures or DEFAULT_MEASURES)
     if cutoffs:
         raise VizslaError(f"Acc@{cutoffs[0]} needs answers; it is for files of questions with answers")
     if system.run is None:
@@ -153,7 +157,7 @@ def _evaluate_run(
 def _evaluate_search(
     dataset: BeirDataset, system: _System, split: str, names: list[str], convention: str
 ) -> tuple[dict[str, Any], Run]:
-    from vizsla.cli.sources import read_with_progress
+    from vizsla.cli.options import read_with_progress
     from vizsla.datasets import Source
     from vizsla.evaluation import evaluate_model, evaluate_retriever
     from vizsla.models import parse_model
@@ -218,3 +222,98 @@ def _show(results: list[dict[str, Any]]) -> None:
     summary = f"{last['queries']:,} {noun}{missing}" + (f"; {took}" if took else "")
     console.remark(f"{summary}; convention {last['convention']}")
     remark_facts("The run", {k: last.get(k, 0) for k in ("queries", "unjudged", "unknown")})
+
+
+DEFAULT_ACCURACY = "Acc@5 Acc@20 Acc@100"
+_ACCURACY = re.compile(r"Acc@(\d{1,6})", re.ASCII)
+_QUESTION_FILE = (".jsonl", ".csv", ".tsv", ".json")
+
+
+def is_question_file(source: str) -> bool:
+    """Whether a source is a file of questions, and not a data set."""
+    path = Path(source)
+    return path.is_file() or path.suffix in _QUESTION_FILE
+
+
+def split_measures(text: str) -> tuple[list[Measure], list[int]]:
+    """Measures of judged documents, and the cutoffs of answer accuracy.
+
+    >>> measures, cutoffs = split_measures("nDCG@10 Acc@20 Acc@5")
+    >>> [str(measure) for measure in measures], cutoffs
+    (['nDCG@10'], [5, 20])
+    """
+    from vizsla.runs import parse_measures
+    from vizsla.spec import split_options
+
+    cutoffs, others = set(), []
+    for name in split_options(text, " ,"):
+        match = _ACCURACY.fullmatch(name)
+        if match is None:
+            others.append(name)
+        elif not int(match[1]):
+            raise VizslaError(f"{console.safe(name)!r} is not a measure; a cutoff is 1 or more")
+        else:
+            cutoffs.add(int(match[1]))
+    if not others and not cutoffs:
+        raise VizslaError(f"{console.safe(text)!r} names no measure; expected something like nDCG@10 or Acc@20")
+    return parse_measures(others) if others else [], sorted(cutoffs)
+
+
+def evaluate_answers(
+    location: str | None, files: Sequence[Path], models: list[str], run: Path | None, measures: str | None,
+    regex: bool, limit: int | None, search_options: SearchChoices, as_json: bool,
+) -> None:  # fmt: skip
+    """Print the share of questions with an answer in the top k, for each file and model.
+
+    `search_options`: how the index is searched, as `searched_with` takes it.
+    """
+    from vizsla.runs import Run
+
+    if location is None:
+        raise VizslaError("answers are searched for in the texts of an index; name it with --index INDEX")
+    if limit is not None and limit < 1:
+        raise VizslaError(f"--limit, the number of questions, must be 1 or more, not {limit}")
+    judged, cutoffs = split_measures(measures or DEFAULT_ACCURACY)
+    if judged:
+        raise VizslaError(f"{judged[0]} needs judgements; questions with answers are measured by Acc@k, as in Acc@20")
+    if run is not None and models:
+        raise VizslaError("give --run or --model, not both")
+    given = Run.read(run) if run else None
+    results: list[dict[str, Any]] = []
+    with open_retriever(location) as opened:
+        systems = {name: searched_with(opened, model=name, **search_options) for name in split_models(models)}
+        if not systems:
+            systems = {run.name if run else opened.name: searched_with(opened, **search_options)}
+        for file in files:
+            results += _evaluate_file(file, systems, given, cutoffs, regex=regex, limit=limit)
+    if as_json:
+        console.print_json({"index": str(location), "results": results})
+    else:
+        _show_accuracy(results, cutoffs, with_models=bool(models))
+
+
+def _evaluate_file(
+    file: Path, systems: dict[str, Retriever], run: Run | None, cutoffs: list[int], *,
+    regex: bool, limit: int | None,
+) -> list[dict[str, Any]]:  # fmt: skip
+    from vizsla.datasets import read_questions
+    from vizsla.evaluation import answer_accuracy
+
+    texts, answers = read_questions(file)
+    questions = dict(list(texts.items())[:limit])
+    results = []
+    for name, retriever in systems.items():
+        with console.progress(f"Matching {file.name}", len(questions), "questions") as advance:
+            figures = answer_accuracy(retriever, questions, answers, cutoffs, run=run, regex=regex, progress=advance)
+        results.append({"file": file.name, "model": name, "questions": len(questions), "accuracy": figures})
+    return results
+
+
+def _show_accuracy(results: list[dict[str, Any]], cutoffs: list[int], *, with_models: bool) -> None:
+    names = [f"Acc@{k}" for k in cutoffs]
+    rows = []
+    for r in results:
+        figures = (f"{r['accuracy'][name]:.4f}" for name in names)
+        rows.append((r["file"], *([r["model"]] if with_models else []), f"{r['questions']:,}", *figures))
+    columns = ("questions", *(["model"] if with_models else []), "count", *names)
+    console.show_table(columns, rows, right=("count", *names))

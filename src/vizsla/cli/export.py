@@ -31,7 +31,7 @@ def export(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="jsonl, npz (scipy), arrays (numpy: dense and token vectors), ciff (Common Index File Format), "
+            help="jsonl, arrays (numpy: dense and token vectors), ciff (Common Index File Format), "
             "anserini (JsonVectorCollection of whole weights), elasticsearch or opensearch (bulk files).",
         ),
     ] = "jsonl",
@@ -50,7 +50,7 @@ def export(
     queries: options.QueriesOrNone = None,
     k: Annotated[int | None, options.top_k("elasticsearch, opensearch: how many results a query asks for.")] = None,
 ) -> None:
-    """Write documents and queries for other engines.
+    """Export vectors and queries to Anserini, Elasticsearch, numpy.
 
     Documents become vectors of terms (with idf) or dense vectors. --query and --queries write queries that fit them.
     """

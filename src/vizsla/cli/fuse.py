@@ -1,4 +1,4 @@
-"""vizsla fuse: several runs to one."""
+"""vizsla run fuse: several runs to one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fuse(
     data: options.Data = None,
     k: Annotated[int, options.top_k("How many documents per query the fused run has.")] = 1000,
 ) -> None:
-    """Fuse runs: reciprocal ranks, weighted scores or interleaving."""
+    """Combine runs: reciprocal ranks, weighted scores, interleaving."""
     from vizsla.runs import Fusion, Run
 
     fusion = Fusion.parse(combine)

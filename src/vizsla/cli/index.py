@@ -1,4 +1,4 @@
-"""vizsla index: documents from files to a new index."""
+"""vizsla index, add and encode: documents from files into a new index, an index that is there, or a part of one."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import typer
 
 from vizsla.cli import console, options
-from vizsla.cli.sources import find_sources, passes_lines, read_with_progress, source_options
+from vizsla.cli.options import (
+    check_outside,
+    open_writable,
+    passes_lines,
+    read_with_progress,
+)
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
     from vizsla.datasets import Source, Splitter
-    from vizsla.index import Added, Collection
+    from vizsla.index import Added, Collection, EncodingReport, Shard
     from vizsla.models import Model
 
 
@@ -28,7 +33,9 @@ class _Kept(TypedDict):
     positions: bool
 
 
+@options.spread
 def index(
+    *,
     output: Annotated[Path, options.output("The folder of the new index.")],
     sources: Annotated[
         list[str] | None,
@@ -43,25 +50,18 @@ def index(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the index in this folder.")] = False,
     memory: options.Memory = options.DEFAULT_MEMORY,
     workers: options.Workers = None,
-    format: options.Format = None,
-    id_field: options.IdField = None,
-    text_field: options.TextField = None,
-    title_field: options.TitleField = None,
-    delimiter: options.Delimiter = None,
-    types: options.ColumnTypes = None,
-    max_document: options.MaxDocument = options.DEFAULT_MAX_DOCUMENT,
-    allow_empty: options.AllowEmpty = False,
-    passages: options.Passages = None,
-    overlap: options.Overlap = 0,
+    reading: options.SourceOptions,
+    passages: options.PassageOptions,
     store: options.Store = True,
     vector_index: options.VectorIndex = None,
     positions: options.Positions = None,
 ) -> None:
-    """Build an index of documents.
+    """Build an index from files of documents.
+
+    As in: vizsla index documents.jsonl -o my.index
 
     Sources are JSON lines, csv, tsv, Parquet, TREC SGML, a folder in BEIR's layout, or a folder of text files.
     """
-    from vizsla.datasets import Splitter
     from vizsla.index import Index, replace_index
     from vizsla.models import parse_model
 
@@ -70,41 +70,29 @@ def index(
         memory=console.parse_size(memory), store=store, vector_index=vector_index or "exact", positions=bool(positions)
     )
     if parts is not None:
-        _check_unused({
-            "a source": bool(sources), "--workers": workers, "--format": format, "--id-field": id_field,
-            "--text-field": text_field, "--title-field": title_field, "--delimiter": delimiter, "--types": types,
-            "--passages": passages, "--overlap": overlap, "--allow-empty": allow_empty,
-            "--max-document": max_document != options.DEFAULT_MAX_DOCUMENT,
-        })  # fmt: skip
+        unused = ["a source"] if sources else ["--workers"] if workers else options.given_options(reading, passages)
+        if unused:
+            raise VizslaError(f"--from takes documents that vizsla encode has read; leave out {unused[0]}")
         _index_parts(parts, output, model, overwrite, kept)
         return
     if not sources:
         raise VizslaError("name the files or folders to index, or a folder of parts with --from")
     parsed = parse_model("bm25" if model is None else model)
-    reading = source_options(id_field, text_field, title_field, delimiter, types, max_document, allow_empty)
-    found = find_sources(sources, format, fields=parsed.fields, **reading)
-    splitter = Splitter(passages, overlap) if passages is not None else None
+    found = reading.find(sources, parsed.fields)
     started = time.perf_counter()
     if parsed.needs_corpus_statistics:
         console.remark(
             f"{parsed.name} needs the statistics of all documents first: they are read twice, and held in memory"
         )
-        parsed = parsed.fit(_readable(found, parsed, splitter))
+        parsed = parsed.fit(_readable(found, parsed, passages.splitter))
     with (
         replace_index(output, overwrite=overwrite) as building,
-        Index.create(building, parsed, passages=splitter, **kept) as new,
+        Index.create(building, parsed, passages=passages.splitter, **kept) as new,
     ):
         added = new.add(read_with_progress(found, "Indexing", raw=passes_lines(parsed, workers)), workers=workers)
         new.commit()
     with Index.open(output) as built:
         report(built, added, time.perf_counter() - started)
-
-
-def _check_unused(given: Mapping[str, object]) -> None:
-    """Refuse options that have no meaning for parts."""
-    name = next((name for name, value in given.items() if value), None)
-    if name is not None:
-        raise VizslaError(f"--from takes documents that vizsla encode has read; leave out {name}")
 
 
 def _index_parts(folder: Path, output: Path, model: str | None, overwrite: bool, kept: _Kept) -> None:
@@ -149,3 +137,83 @@ def _report_empty(added: Added) -> None:
     place = f"{first.origin.file}:{first.origin.line}: " if first.origin else ""
     others = f" ({console.count(len(added.empty), 'such document')})" if len(added.empty) > 1 else ""
     console.remark(f"{place}the document {first.id!r} has no words to be found by{others}; it is stored anyway")
+
+
+@options.spread
+def add(
+    *,
+    index: options.Writable,
+    sources: options.Sources,
+    memory: options.Memory = options.DEFAULT_MEMORY,
+    workers: options.Workers = None,
+    reading: options.SourceOptions,
+) -> None:
+    """Add documents to an index, or replace those with the same id.
+
+    All documents are added, or none if one of them cannot be read.
+    """
+    with open_writable(index, console.parse_size(memory)) as opened:
+        found = reading.find(sources, opened.model.fields)
+        started = time.perf_counter()
+        added = opened.add(
+            read_with_progress(found, "Adding", raw=passes_lines(opened.model, workers)), workers=workers
+        )
+        opened.commit()
+        report(opened, added, time.perf_counter() - started)
+
+
+@options.spread
+def encode(
+    *,
+    sources: options.Sources,
+    output: Annotated[Path, options.output("The part to write, .parquet; a stopped run goes on where it was.")],
+    model: Annotated[str, options.model('A name, a saved model, or a sum: "bm25 + 0.5 * minilm".')] = "bm25",
+    shard: Annotated[
+        str, typer.Option("--shard", metavar="I/N", help="Which shard, as in 3/20; every machine reads all sources.")
+    ] = "1/1",
+    batch: Annotated[
+        int | None,
+        typer.Option("--batch", metavar="N", help="Documents that are encoded together; default: as index does."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the part, even an unfinished one.")] = False,
+    reading: options.SourceOptions,
+    passages: options.PassageOptions,
+) -> None:
+    """Encode one shard of documents, on one of many machines.
+
+    Run it on many machines, each with another shard of the same sources, and put the parts together with vizsla index
+    --from. A run that was stopped goes on with the same command.
+    """
+    from vizsla.datasets import Document
+    from vizsla.index import Shard, encode_shard
+    from vizsla.models import parse_model
+
+    console.need("pyarrow", "parquet")
+    if output == console.STANDARD_OUTPUT:
+        raise VizslaError("- is standard output, and a stopped run goes on with a file; name one")
+    console.check_output(output)
+    which = Shard.parse(shard)
+    parsed = parse_model(model)
+    found = reading.find(sources, parsed.fields)
+    check_outside(output, found)
+    started = time.perf_counter()
+    documents = (item for item in read_with_progress(found, "Encoding") if isinstance(item, Document))
+    report = encode_shard(
+        documents, output, parsed, which, name=model, passages=passages.splitter, batch=batch, overwrite=overwrite
+    )
+    _report_encoding(report, output, which, time.perf_counter() - started)
+
+
+def _report_encoding(report: EncodingReport, output: Path, shard: Shard, seconds: float) -> None:
+    done = report.documents - report.resumed
+    size = console.size(output.stat().st_size)
+    documents = f"{report.documents:,} of {console.count(report.source_documents, 'document')}"
+    held = f"{output}: shard {shard} has {documents}, {size}"
+    if report.documents and not done:
+        console.remark(f"{held}; it was finished")
+    else:
+        resumed = f", after {report.resumed:,} of an earlier run" if report.resumed else ""
+        console.remark(f"{held}; {done:,} in {seconds:.1f} s ({done / seconds:,.0f}/s){resumed}")
+    if not report.documents:
+        console.remark("there are fewer batches of documents than shards, so this part is empty; it is needed as well")
+    console.remark(f"Index all parts with: vizsla index --from {output.parent} -o INDEX")

@@ -1,8 +1,7 @@
-"""vizsla interleave: every two of several runs interleaved, and how consistent each is with a reference."""
+"""vizsla run interleave: every two of several runs interleaved, and how consistent each is with a reference."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,33 +9,19 @@ import typer
 
 from vizsla.cli import console, options
 from vizsla.cli.compare import cell_text
-from vizsla.cli.named import named_file, read_named
-from vizsla.cli.opening import open_retriever
+from vizsla.cli.options import named_file, read_named
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 
 if TYPE_CHECKING:
     from vizsla.evaluation import Consistency, Interleaving
     from vizsla.runs import Measure, Qrels, Run
 
-BY_JUDGEMENTS, BY_ANSWERS = "RR@10 R@1000", "Success@20 Success@100"
-
 
 def interleave(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Two or more TREC runs: FILE or NAME=FILE.")],
-    qrels: Annotated[
-        str | None, typer.Option("--qrels", metavar="DATASET", help="A data set, or a file of judgements.")
-    ] = None,
+    qrels: Annotated[str, typer.Option("--qrels", metavar="DATASET", help="A data set, or a file of judgements.")],
     split: options.Split = None,
-    answers: Annotated[
-        Path | None,
-        typer.Option("--answers", metavar="FILE", help="Judge by a file of questions with answers; needs --index."),
-    ] = None,
-    index: Annotated[str | None, options.index_option("With --answers: the index that has the texts.")] = None,
-    regex: options.Regex = False,
-    measures: Annotated[
-        str | None,
-        options.measures(f"Measures as in ir_measures; default: {BY_JUDGEMENTS}, by answers {BY_ANSWERS}."),
-    ] = None,
+    measures: Annotated[str, options.measures()] = "RR@10 R@1000",
     k: Annotated[int, options.top_k("How many documents per query interleaved runs have.")] = 1000,
     reference: Annotated[
         str | None,
@@ -46,12 +31,7 @@ def interleave(
         str, typer.Option("--cutoffs", metavar="N,...", help="Consistency of the first N documents, for each N.")
     ] = "1,5,10,20,50,100,200,500,1000",
     pool_depth: options.PoolDepth = 1000,
-    convention: Annotated[
-        str | None,
-        typer.Option(
-            "--convention", metavar="NAME", help="How measures are computed; default: anserini, by answers trec."
-        ),
-    ] = None,
+    convention: options.Convention = "anserini",
     test: options.Test = "t-test",
     correction: options.Correction = "holm",
     report: Annotated[list[Path] | None, options.report(".html with a chart, .md, .csv or .json")] = None,
@@ -63,20 +43,18 @@ def interleave(
     Each pair of runs is interleaved in both orders and evaluated, which shows whether one finds what the other misses.
     Then, as in the RepBERT paper, the consistency of each run with a reference run.
     """
-    from vizsla.evaluation import ANSWER_CONVENTION, consistency_of, interleave_all
+    from vizsla.evaluation import consistency_of, interleave_all
     from vizsla.runs import parse_measures
 
-    how = convention or (ANSWER_CONVENTION if answers else "anserini")
     depths = console.parse_depths(cutoffs)
-    parsed = parse_measures(measures or (BY_ANSWERS if answers else BY_JUDGEMENTS))
-    _check(how, test, correction, report or [])
+    parsed = parse_measures(measures)
+    _check(convention, test, correction, report or [])
     _check_depths(k, pool_depth, parsed)
     named = _read(runs)
     reference_run = _reference(reference, named)
-    source = _Judging(qrels, split, data, answers, index, regex)
-    judged, judgements = source.judgements(list(named.values()), parsed)
+    judged, judgements = _judgements(qrels, split, data)
     interleaving = interleave_all(
-        named, judgements, parsed, judged=judged, depth=k, convention=how, test=test, correction=correction,
+        named, judgements, parsed, judged=judged, depth=k, convention=convention, test=test, correction=correction,
     )  # fmt: skip
     on_judged = {name: run.only(judgements.judgements.keys()) for name, run in named.items()}
     consistency = consistency_of(on_judged, *reference_run, depths, pool_depth)
@@ -135,53 +113,22 @@ def _reference(given: str | None, runs: dict[str, Run]) -> tuple[str, Run]:
     return name, Run.read(path)
 
 
-@dataclass(frozen=True)
-class _Judging:
-    """Where judgements come from: a data set, a file, or answers in the texts of an index."""
+def _judgements(source: str, split: str | None, data: Path | None) -> tuple[str, Qrels]:
+    """The name of what judges, a data set or a file, and the judgements."""
+    from vizsla.evaluation import QuestionSet
+    from vizsla.runs import Qrels
 
-    qrels: str | None
-    split: str | None
-    data: Path | None
-    answers: Path | None
-    index: str | None
-    regex: bool
-
-    def judgements(self, runs: list[Run], measures: list[Measure]) -> tuple[str, Qrels]:
-        """The name of what judges, and the judgements."""
-        if self.qrels is not None and self.answers is None:
-            return self._of_documents(self.qrels)
-        if self.answers is None or self.qrels is not None:
-            raise VizslaError(
-                "give --qrels, a data set or a file of judgements, or else --answers, questions with answers"
-            )
-        return self._by_answers(self.answers, runs, measures)
-
-    def _of_documents(self, source: str) -> tuple[str, Qrels]:
-        from vizsla.evaluation import QuestionSet
-        from vizsla.runs import Qrels
-
-        path = Path(source)
-        if path.is_file():
-            if self.split is not None:
-                raise VizslaError("--split is for a data set; a file of judgements has no splits")
-            read = Qrels.read(path)
-            if not read.judgements:
-                raise InputError("there are no judgements here", file=source)
-            return path.name, read
-        opened = QuestionSet.open(source, self.data, self.split)
-        assert opened.qrels is not None
-        return opened.name, opened.qrels
-
-    def _by_answers(self, questions: Path, runs: list[Run], measures: list[Measure]) -> tuple[str, Qrels]:
-        from vizsla.datasets import read_questions
-        from vizsla.evaluation import answer_qrels
-
-        if self.index is None:
-            raise VizslaError("answers are searched for in the texts of an index; name it with --index INDEX")
-        _, answers = read_questions(questions)
-        deepest = max(m.cutoff or 1000 for m in measures)
-        with open_retriever(self.index) as opened:
-            return questions.name, answer_qrels(opened, runs, answers, deepest, regex=self.regex)
+    path = Path(source)
+    if path.is_file():
+        if split is not None:
+            raise VizslaError("--split is for a data set; a file of judgements has no splits")
+        read = Qrels.read(path)
+        if not read.judgements:
+            raise InputError("there are no judgements here", file=source)
+        return path.name, read
+    opened = QuestionSet.open(source, data, split)
+    assert opened.qrels is not None
+    return opened.name, opened.qrels
 
 
 def _present(interleaving: Interleaving, reports: list[Path], as_json: bool) -> None:
@@ -222,10 +169,6 @@ def _split(cell: str) -> tuple[str, str]:
 
 
 def _show_consistency(c: Consistency) -> None:
-    from vizsla.cli.chart import show_curves
-
     names = [str(n) for n in c.depths]
     rows = [(run, f"{c.queries[run]:,}", *(f"{v:.3f}" for v in curve.values())) for run, curve in c.curves.items()]
     console.show_table((f"C(n) with {c.reference}", "queries", *names), rows, right=("queries", *names))
-    console.line()
-    show_curves({run: list(curve.values()) for run, curve in c.curves.items()}, names, "C(n) over n")

@@ -1,10 +1,12 @@
-"""vizsla models: what can be named on the command line, with its options."""
+"""vizsla models: what can be named, with its options; models saved, averaged, and fitted to an index."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +17,7 @@ from vizsla.errors import VizslaError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from vizsla.models import Model
     from vizsla.spec import Entry, Option, Registry
 
 KINDS = {
@@ -31,39 +34,46 @@ KINDS = {
 """Everything that has a name and options: where its registry is."""
 
 
-def models(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show the options of this one.")] = None,
-    kind: Annotated[str, typer.Option("--kind", metavar="KIND", help=f"What to list: {', '.join(KINDS)}.")] = "model",
-    as_json: options.Json = False,
-) -> None:
-    """List the models by name, or show the options of one.
+Kind = Annotated[str, typer.Option("--kind", metavar="KIND", help=f"What to list: {', '.join(KINDS)}.")]
 
-    --kind lists other things that have names and options, such as fusions, vector indexes and token filters.
-    """
-    console.check_name("kind", kind, KINDS)
-    try:
-        registry = _registry(kind)
-        entries = list(registry)
-    except ImportError as e:
-        raise VizslaError(f"listing each {kind} needs more packages ({e}); install vizsla[train]") from None
-    if name is not None and name not in registry:
-        _check_other_kinds(name, kind)
-    if name is not None:
-        show_entry(registry[name], registry.what, registry.usage(name), as_json=as_json)
+
+def models(context: typer.Context, kind: Kind = "model", as_json: options.Json = False) -> None:
+    """List the models by name; with --kind, other things that have names and options."""
+    if context.invoked_subcommand is not None:
         return
-    list_entries(entries, registry.what, as_json=as_json)
+    registry = _registry(kind)
+    list_entries(list(registry), registry.what, as_json=as_json)
     if not as_json:
         flag = "" if kind == "model" else f" --kind {kind}"
         others = ", ".join(other for other in KINDS if other != kind)
-        console.remark(f"Options of one: vizsla models NAME{flag}. Others by --kind: {others}.")
+        console.remark(f"Options of one: vizsla models show NAME{flag}. Others by --kind: {others}.")
+
+
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A model by name, as vizsla models lists them.")],
+    kind: Kind = "model",
+    as_json: options.Json = False,
+) -> None:
+    """Show the options of a model.
+
+    With --kind, those of a fusion, a vector index, a token filter and the like.
+    """
+    registry = _registry(kind)
+    if name not in registry:
+        _check_other_kinds(name, kind)
+    show_entry(registry[name], registry.what, registry.usage(name), as_json=as_json)
 
 
 def _check_other_kinds(name: str, kind: str) -> None:
     """Say so if a name is of another kind."""
     for other in KINDS:
-        with suppress(ImportError):
-            if other != kind and name in _registry(other):
-                raise VizslaError(f"{name} is not a {kind}; see: vizsla models {name} --kind {other}")
+        with suppress(VizslaError):
+            found = name in _registry(other)
+            if found and other != kind:
+                break
+    else:
+        return
+    raise VizslaError(f"{name} is not a {kind}; see: vizsla models show {name} --kind {other}")
 
 
 def list_entries(entries: Sequence[Entry[Any]], what: str, *, as_json: bool = False) -> None:
@@ -105,8 +115,13 @@ def split_models(names: Sequence[str]) -> list[str]:
 
 
 def _registry(kind: str) -> Registry[Any]:
+    console.check_name("kind", kind, KINDS)
     module, _, name = KINDS[kind].partition(":")
-    registry: Registry[Any] = getattr(import_module(module), name)
+    try:
+        registry: Registry[Any] = getattr(import_module(module), name)
+        list(registry)  # some are filled when they are first looked at
+    except ImportError as e:
+        raise VizslaError(f"listing each {kind} needs more packages ({e}); install vizsla[train]") from None
     return registry
 
 
@@ -140,3 +155,82 @@ def _missing(needs: Sequence[str]) -> str:
 
 def _is_installed(package: str) -> bool:
     return find_spec(package) is not None
+
+
+def save(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A name, a folder, hf:org/name, or a sum of models.")],
+    output: Annotated[Path, options.output("The folder to write.")],
+    as_json: options.Json = False,
+) -> None:
+    """Write a model to a folder of its own.
+
+    Its networks and a model card are in it. A SPLADE or a uniCOIL is also written as SparseEncoder of
+    sentence-transformers opens it.
+    """
+    from vizsla.models import parse_model
+    from vizsla.models.saving import save_model
+
+    console.check_folder(output, "a saved model")
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise VizslaError(f"{output}: this exists and is not an empty folder; name another")
+    parsed = parse_model(model)
+    opens = save_model(parsed, output)
+    if as_json:
+        console.print_json({"folder": str(output), "model": parsed.name, "sparse_encoder": opens})
+        return
+    also = "; SparseEncoder opens it, too" if opens else ""
+    console.remark(f"{console.safe(parsed.name)} written to {console.safe(str(output))}{also}")
+
+
+_SAMPLE = 1000  # documents, of which a few dozen are used
+
+
+@options.spread
+def average(
+    *,
+    models: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Models trained from the same start.")],
+    corpus: Annotated[
+        list[str],
+        typer.Option("--corpus", metavar="SOURCE", help="Some documents that the scales of 8 bits are fitted on."),
+    ],
+    output: Annotated[Path, options.output("The folder of the new model.")],
+    as_json: options.Json = False,
+    reading: options.FileOptions,
+) -> None:
+    """Average the weights of learned sparse models of several seeds.
+
+    The mean of seeds is often better than any one of them, and costs no more (arxiv.org/abs/2203.05482).
+    """
+    console.check_folder(output, "a model")
+    documents = (document for source in reading.find(corpus) for document in source.documents())
+    from vizsla.training.averaging import average_models
+
+    average_models(models, islice(documents, _SAMPLE), output)
+    if as_json:
+        console.print_json({"model": str(output), "models": [str(model) for model in models]})
+        return
+    console.remark(f"Written: {output}. Use it with: vizsla index SOURCE -o DIR --model {output}")
+
+
+def fit(index: options.IndexFolder) -> None:
+    """Fit the weights of a sum to the documents of an index.
+
+    No queries and no judgements are needed. Nothing is indexed again. auto(bm25, minilm) is fitted to its first
+    documents; do it again when there are many others. To choose weights by judged queries, see vizsla tune.
+    """
+    from vizsla.index import Index
+
+    with Index.open(index) as opened:
+        before = _weights(opened.model)
+        after = _weights(opened.fit_weights())
+    console.remark(f"before: {before}")
+    console.remark(f"now:    {after}" if after != before else "the weights are as before")
+
+
+def _weights(model: Model) -> str:
+    """The parts of a sum with their weights, and the norms of queries where there are some."""
+    terms = []
+    for weight, component in model.parts:
+        norm = getattr(component, "query_norm", 0.0)
+        terms.append(f"{weight:g} * {component.name}" + (f" (query_norm {norm:g})" if norm else ""))
+    return " + ".join(terms)

@@ -1,17 +1,31 @@
-"""Arguments and options that several verbs take: each has one name and one help text.
+"""What commands take: shared arguments and options, and the sources, indexes and runs that they name, opened.
 
-Where the help depends on the verb, the verb gives it: `output("The TREC run to write.")`.
+An option has one name and one help text. Where the help depends on the command, the command gives it:
+`output("The TREC run to write.")`.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_type_hints
 
 import typer
 
+from vizsla.cli import console
+from vizsla.errors import VizslaError
+
+if TYPE_CHECKING:
+    from vizsla.datasets import Document, RawLines, Source, Splitter
+    from vizsla.index import Index, IndexView
+    from vizsla.index.view import SearchableCollection
+    from vizsla.models import Model
+    from vizsla.runs import Hits, PageOptions, Retriever, Run
+
 DEFAULT_MEMORY = "1GB"
-DEFAULT_MAX_DOCUMENT = "16MB"
 
 
 def output(help: str) -> Any:
@@ -30,7 +44,7 @@ def model(help: str) -> Any:
 
 
 def several_models(help: str) -> Any:
-    """The option --model of a verb that takes several models."""
+    """The option --model of a command that takes several models."""
     return typer.Option("-m", "--model", metavar="MODEL,...", help=f"{help} Separate models by commas, or repeat it.")
 
 
@@ -70,7 +84,7 @@ def index_option(help: str) -> Any:
 
 
 def location(help: str) -> Any:
-    """The argument INDEX of a verb that searches or reads, and so takes anything that can be opened."""
+    """The argument INDEX of a command that searches or reads, and so takes anything that can be opened."""
     return typer.Argument(metavar="INDEX", help=help)
 
 
@@ -99,7 +113,7 @@ QueriesOrNone = Annotated[Path | None, _QUERIES]
 
 Filter = Annotated[
     str | None,
-    typer.Option("--filter", metavar="CONDITION", help='Search only some documents: year >= 1999 and lang = "en".'),
+    typer.Option("--filter", metavar="CONDITION", help='Only some documents: year >= 1999 and lang = "en".'),
 ]
 Expand = Annotated[
     str | None,
@@ -186,10 +200,6 @@ Workers = Annotated[
         help="How many threads or processes analyse documents; default: as many as are of use.",
     ),
 ]
-Passages = Annotated[
-    int | None, typer.Option("--passages", metavar="WORDS", help="Split texts into passages of so many words.")
-]
-Overlap = Annotated[int, typer.Option("--overlap", metavar="WORDS", help="By how many words passages overlap.")]
 VectorIndex = Annotated[
     str | None,
     typer.Option(
@@ -203,29 +213,315 @@ Positions = Annotated[
     bool | None,
     typer.Option("--positions/--no-positions", help="Store where words stand, so that phrases are found fast."),
 ]
-Format = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        metavar="FORMAT",
-        help="Format of the sources: jsonl, csv, tsv, parquet, trec or text; default: by ending.",
-    ),
+
+# Files of documents, described once for all commands that read them
+
+Sources = Annotated[
+    list[str],
+    typer.Argument(metavar="SOURCE...", help="Files (also .gz, .xz, .zst) or folders; - is standard input."),
 ]
-IdField = Annotated[str | None, typer.Option("--id-field", metavar="NAME", help="The field that holds the id.")]
-TextField = Annotated[str | None, typer.Option("--text-field", metavar="NAME", help="The field that holds the text.")]
-TitleField = Annotated[
-    str | None, typer.Option("--title-field", metavar="NAME", help="The field that holds the title.")
-]
-Delimiter = Annotated[
-    str | None, typer.Option("--delimiter", metavar="CHAR", help="What separates columns of csv or tsv; else guessed.")
-]
-ColumnTypes = Annotated[
-    str | None,
-    typer.Option(
-        "--types", metavar="NAME=TYPE,...", help="Types of csv or tsv columns: text, int, float, bool or date."
-    ),
-]
-MaxDocument = Annotated[
-    str, typer.Option("--max-document", metavar="SIZE", help="The largest line or document allowed, as in 64MB.")
-]
-AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Accept sources without documents.")]
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """How files of documents are read: their format, and the fields that hold id, text and title."""
+
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="Format of the sources: jsonl, csv, tsv, parquet, trec or text; default: by ending.",
+        ),
+    ] = None
+    id_field: Annotated[str | None, typer.Option("--id-field", metavar="NAME", help="The field that holds the id.")] = (
+        None
+    )
+    text_field: Annotated[
+        str | None, typer.Option("--text-field", metavar="NAME", help="The field that holds the text.")
+    ] = None
+    title_field: Annotated[
+        str | None, typer.Option("--title-field", metavar="NAME", help="The field that holds the title.")
+    ] = None
+
+    def find(self, paths: list[str], fields: Sequence[str] = ()) -> list[Source]:
+        """The sources at these paths; a remark says what was guessed, inferred or skipped."""
+        from vizsla.datasets import Source
+
+        reading = self._reading()
+        sources = [Source.find(path, self.format, fields=fields, **reading) for path in paths]
+        for source in sources:
+            for remark in source.remarks():
+                console.remark(f"{console.safe(source.name)}: {console.safe(remark, max_length=2000)}")
+        return sources
+
+    def _reading(self) -> dict[str, Any]:
+        """The options as `Source.find` takes them."""
+        from vizsla.datasets import FieldNames
+
+        return {"names": FieldNames(self.id_field, self.text_field, self.title_field)}
+
+
+@dataclass(frozen=True)
+class SourceOptions(FileOptions):
+    """How sources are read that are indexed, encoded or expanded."""
+
+    delimiter: Annotated[
+        str | None,
+        typer.Option("--delimiter", metavar="CHAR", help="What separates columns of csv or tsv; else guessed."),
+    ] = None
+    types: Annotated[
+        str | None,
+        typer.Option(
+            "--types", metavar="NAME=TYPE,...", help="Types of csv or tsv columns: text, int, float, bool or date."
+        ),
+    ] = None
+    max_document: Annotated[
+        str, typer.Option("--max-document", metavar="SIZE", help="The largest line or document allowed, as in 64MB.")
+    ] = "16MB"
+    allow_empty: Annotated[bool, typer.Option("--allow-empty", help="Accept sources without documents.")] = False
+
+    def _reading(self) -> dict[str, Any]:
+        from vizsla.datasets import parse_types
+
+        return {
+            **super()._reading(),
+            "delimiter": "\t" if self.delimiter == "\\t" else self.delimiter,
+            "types": parse_types(self.types) if self.types is not None else {},
+            "max_document": console.parse_size(self.max_document),
+            "allow_empty": self.allow_empty,
+        }
+
+
+@dataclass(frozen=True)
+class PassageOptions:
+    """How documents are split into passages, if they are."""
+
+    passages: Annotated[
+        int | None, typer.Option("--passages", metavar="WORDS", help="Split texts into passages of so many words.")
+    ] = None
+    overlap: Annotated[int, typer.Option("--overlap", metavar="WORDS", help="By how many words passages overlap.")] = 0
+
+    @property
+    def splitter(self) -> Splitter | None:
+        """What splits documents."""
+        from vizsla.datasets import Splitter
+
+        return None if self.passages is None else Splitter(self.passages, self.overlap)
+
+
+def given_options(*groups: Any) -> list[str]:
+    """The options of groups that differ from their defaults, as they are typed.
+
+    >>> given_options(FileOptions(id_field="docno"), PassageOptions())
+    ['--id-field']
+    """
+    return [
+        f"--{field.name.replace('_', '-')}"
+        for group in groups
+        for field in fields(group)
+        if getattr(group, field.name) != field.default
+    ]
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes each option of a group by itself, where the function has a parameter for the group.
+
+    A group is a dataclass of options: `def add(*, reading: SourceOptions)` becomes a command with --format, --id-field
+    and so on.
+    """
+    taken = inspect.signature(command, eval_str=True).parameters.values()
+    groups: dict[str, Any] = {p.name: p.annotation for p in taken if is_dataclass(p.annotation)}
+    parameters: list[inspect.Parameter] = []
+    for p in taken:
+        if p.name in groups:
+            types = get_type_hints(p.annotation, include_extras=True)
+            options = fields(p.annotation)
+            parameters += [p.replace(name=o.name, default=o.default, annotation=types[o.name]) for o in options]
+        else:
+            parameters.append(p)
+
+    @wraps(command)
+    def called(**values: Any) -> None:
+        made = {name: kind(**{o.name: values.pop(o.name) for o in fields(kind)}) for name, kind in groups.items()}
+        command(**values, **made)
+
+    keyword_only = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    called.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
+    called.__annotations__ = {p.name: p.annotation for p in parameters}
+    return called
+
+
+def check_outside(output: Path, sources: list[Source]) -> None:
+    """Refuse an output that is a file of a source, or would be one in the next run."""
+    for source in sources:
+        folder = Path(source.name)
+        console.check_output(output, *(part.file.path for part in source.parts))
+        only_corpus = len(source.parts) == 1 and source.parts[0].file.path.name.startswith("corpus.jsonl")
+        if folder.is_dir() and not only_corpus and output.resolve().is_relative_to(folder.resolve()):
+            raise VizslaError(f"{output}: this file is inside of the source {folder}; write it elsewhere")
+
+
+def passes_lines(model: Model, workers: int | None) -> bool:
+    """Whether JSON lines are passed on unread, because several workers read them, or a kernel does."""
+    return model.counts_words or (workers or 1) > 1
+
+
+def read_with_progress(sources: list[Source], title: str, *, raw: bool = False) -> Iterator[Document | RawLines]:
+    """The documents of sources, or with `raw` JSON lines not yet read, behind a progress bar over their bytes."""
+    from vizsla.datasets import RawLines
+
+    total = sum(s.bytes for s in sources)
+    before, done, position = 0, 0, 0
+
+    def move(to: int) -> None:
+        nonlocal position
+        position = to
+
+    with console.progress(title, total, "documents") as advance:
+        for source in sources:
+            lines = source.raw_lines(move) if raw else None
+            for item in source.documents(move) if lines is None else lines:
+                yield item
+                done += item.count if isinstance(item, RawLines) else 1
+                if lines is not None or done % 500 == 0:
+                    advance(before + position, done)
+            before, position = before + source.bytes, 0
+
+
+class SearchChoices(TypedDict):
+    """How an index is searched; None is its own way."""
+
+    combine: str | None
+    search_params: str | None
+
+
+def open_retriever(location: str | Path) -> Retriever:
+    """Whatever can be searched at a location: a folder with an index, or an address with a registered scheme."""
+    from vizsla.retrievers import open
+
+    return open(location)
+
+
+def open_index(location: str | Path) -> Index:
+    """The index at a location; any other retriever is refused."""
+    retriever = open_retriever(location)
+    index = index_of(retriever)
+    if index is None:
+        raise VizslaError(f"{location}: this needs an index in a folder, and {retriever.name} is something else")
+    return index
+
+
+def index_of(retriever: Retriever) -> Index | None:
+    """The index behind a retriever, for what only an index can tell; None for any other retriever."""
+    from vizsla.index import Index, IndexView
+
+    searched = retriever.index if isinstance(retriever, IndexView) else retriever
+    return searched if isinstance(searched, Index) else None
+
+
+def open_writable(location: str, memory: int | None = None) -> SearchableCollection:
+    """What can be written to at a location: an index in a folder, or a collection in Qdrant.
+
+    `memory`: how many bytes writing to an index in a folder may take.
+    """
+    from vizsla.index import Index
+    from vizsla.index.view import SearchableCollection
+
+    if not location.lower().startswith(("qdrant://", "qdrants://")):
+        return Index.open(location) if memory is None else Index.open(location, memory=memory)
+    opened = open_retriever(location)
+    assert isinstance(opened, SearchableCollection)
+    return opened
+
+
+def searched_here(retriever: Retriever) -> SearchableCollection | IndexView | None:
+    """The retriever if it searches with a model in this process, which also finds the words to highlight; else None."""
+    from vizsla.index import IndexView
+    from vizsla.index.view import SearchableCollection
+
+    return retriever if isinstance(retriever, SearchableCollection | IndexView) else None
+
+
+def searched_with(
+    retriever: Retriever,
+    *,
+    model: str | None = None,
+    expand: str | None = None,
+    combine: str | None = None,
+    search_params: str | None = None,
+    approximate: float | None = None,
+    threads: int | None = None,
+    syntax: str | None = None,
+) -> Retriever:
+    """A retriever with another model, query expansion or search parameters; itself where nothing is chosen."""
+    from vizsla.index import IndexView
+
+    choices = (model, expand, combine, search_params, approximate, threads, syntax)
+    if all(choice is None for choice in choices):
+        return retriever
+    here = searched_here(retriever)
+    if here is None:
+        from vizsla.retrievers.remote import RemoteView
+
+        if not isinstance(retriever, RemoteView):
+            raise VizslaError(f"{retriever.name} is not an index, so its model and the way it is searched are fixed")
+        if approximate is not None or threads is not None:
+            raise VizslaError(f"{retriever.address}: a server takes neither --approximate nor --threads")
+        return retriever.with_model(model, expand=expand, combine=combine, search_params=search_params, syntax=syntax)
+    index = here.index if isinstance(here, IndexView) else here
+    return index.with_model(
+        _expanded(index.with_model(model).model, expand),
+        combine=combine, search_params=search_params, approximate=approximate, threads=threads, syntax=syntax,
+    )  # fmt: skip
+
+
+def search_page(retriever: Retriever, query: str, k: int, filter: str | None, page: PageOptions) -> Hits:
+    """The results of a query that are on a page; a retriever without pages is refused."""
+    if not page:
+        return retriever.search(query, k, filter)
+    from vizsla.index import CollectionView
+
+    if not isinstance(retriever, CollectionView):
+        option = next(iter(page)).replace("_", "-")
+        raise VizslaError(f"{retriever.name} is not an index, so --{option} has no meaning for it")
+    return retriever.search(query, k, filter, **page)
+
+
+def _expanded(model: Model, expand: str | None) -> Model:
+    from vizsla.models import parse_expander, with_expansion
+
+    return model if expand is None else with_expansion(model, parse_expander(expand))
+
+
+def named_file(text: str) -> tuple[str, str, Path]:
+    """The system, the data set (or an empty text) and the file; without a name, the system is the stem of the file.
+
+    >>> system, dataset, path = named_file("bm25@nq=a.trec")
+    >>> system, dataset, path.name
+    ('bm25', 'nq', 'a.trec')
+    """
+    name, equals, file = text.partition("=")
+    if not equals or Path(text).is_file():
+        path = Path(text)
+        name = path.stem
+    else:
+        path = Path(file)
+    system, _, dataset = name.partition("@")
+    if not system or not path.name:
+        raise VizslaError(f"{text!r} does not name a run; expected FILE or NAME=FILE")
+    return system, dataset, path
+
+
+def read_named(given: Sequence[str]) -> dict[str, dict[str, Run]]:
+    """Runs by data set, then by system; runs without a data set are under the empty text."""
+    from vizsla.runs import Run
+
+    runs: dict[str, dict[str, Run]] = {}
+    for text in given:
+        system, dataset, path = named_file(text)
+        by_system = runs.setdefault(dataset, {})
+        if system in by_system:
+            raise VizslaError(f"two runs are called {system!r}; write NAME=FILE")
+        by_system[system] = Run.read(path)
+    return runs

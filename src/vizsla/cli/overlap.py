@@ -1,4 +1,4 @@
-"""vizsla overlap: how similar rankings are, without judgements."""
+"""vizsla run overlap: how similar rankings are, without judgements."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import typer
 
 from vizsla.cli import console, options
 from vizsla.cli.models import split_models
-from vizsla.cli.named import read_named
-from vizsla.cli.opening import open_index, open_retriever, searched_with
+from vizsla.cli.options import open_index, open_retriever, read_named, searched_with
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:

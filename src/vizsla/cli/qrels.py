@@ -14,10 +14,7 @@ if TYPE_CHECKING:
     from vizsla.datasets import BeirDataset
     from vizsla.runs import Qrels
 
-app = typer.Typer(help="Find unjudged documents, and evaluate with new judgements.", rich_markup_mode=None)
 
-
-@app.command("pool")
 def pool(
     dataset: options.Dataset,
     runs: options.Runs,
@@ -26,7 +23,7 @@ def pool(
     split: options.Split = None,
     data: options.Data = None,
 ) -> None:
-    """Write the unjudged documents in the top k of runs to a sheet, for people to judge."""
+    """Write the unjudged documents of runs to a sheet to fill in."""
     from vizsla.evaluation.judging import unjudged, write_sheet
     from vizsla.runs import Run
 
@@ -51,7 +48,6 @@ def pool(
     )
 
 
-@app.command("evaluate")
 def evaluate_with(
     dataset: options.Dataset,
     sheet: Annotated[

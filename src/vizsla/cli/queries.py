@@ -1,29 +1,181 @@
-"""vizsla queries: generated queries filtered and described."""
+"""vizsla queries: queries generated for documents (docT5query), and filtered."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vizsla.cli import console, options
+from vizsla.cli.options import check_outside
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
     from vizsla.datasets import Document, Source
-    from vizsla.expansion import JudgedQueries, QueryFacts, QueryScorer
+    from vizsla.expansion import ExpansionReport, QueryScorer
+    from vizsla.models.generator import Sampling
 
-app = typer.Typer(help="Filter generated queries, or describe them.", rich_markup_mode=None)
+ENDINGS = (".jsonl", ".ndjson")
+_QUIET = 60.0  # seconds between two lines of progress where there is no terminal
 
-Expanded = Annotated[Path, typer.Argument(metavar="FILE", help="Documents with queries, as vizsla expand writes them.")]
+
+@options.spread
+def generate(
+    *,
+    sources: options.Sources,
+    output: Annotated[Path, options.output("The file to write, .jsonl; a stopped run goes on where it was.")],
+    model: Annotated[str, options.model("A generator of queries: its folder or its name.")] = "doc2query-small",
+    preset: Annotated[
+        str, typer.Option("--preset", metavar="NAME", help="Sampling as in doct5query, doc2query, beir or genq.")
+    ] = "doct5query",
+    queries: Annotated[
+        int | None, typer.Option("--queries", metavar="N", help="Queries for each document; default: 40.")
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", metavar="N", help="Draw from the N likeliest tokens; 0: all; default: 10.")
+    ] = None,
+    top_p: Annotated[
+        float | None, typer.Option("--top-p", metavar="P", help="Draw from the likeliest tokens that sum to P.")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", metavar="T", help="Above 1: more varied; 0: the likeliest token.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", metavar="N", help="The longest query in tokens; default: 64.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the random numbers.")] = 0,
+    batch: Annotated[
+        int, typer.Option("--batch", metavar="N", help="Documents that are generated for and written together.")
+    ] = 64,
+    fields: Annotated[
+        str, typer.Option("--fields", metavar="NAME/...", help="The fields that the generator reads.")
+    ] = "title/text",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file, even an unfinished one.")] = False,
+    reading: options.SourceOptions,
+    as_json: options.Json = False,
+) -> None:
+    """Generate queries for documents and write both.
+
+    This is docT5query: vizsla index reads the field queries. A run that was stopped goes on with the same command.
+    """
+    from vizsla.expansion import count_documents
+    from vizsla.expansion import expand as run
+    from vizsla.models.generator import open_generator
+
+    read = tuple(fields.split("/"))
+    given = {"texts": queries, "top_k": top_k, "top_p": top_p, "temperature": temperature, "max_tokens": max_tokens}
+    sampling = _sampling(preset, {**given, "seed": seed})
+    _check_output(output)
+    found = reading.find(sources, read)
+    check_outside(output, found)
+    generator = open_generator(model)
+    total = count_documents(_documents(found), read)
+    started = time.perf_counter()
+    with _expansion_progress(total) as show:
+        report = run(
+            _documents(found), output, generator, sampling, fields=read, block=batch,
+            overwrite=overwrite, progress=show,
+        )  # fmt: skip
+    _report_expansion(report, output, generator.name, time.perf_counter() - started, as_json)
 
 
-@app.command("filter")
-def filter_generated(
+def _sampling(preset: str, given: dict[str, float | None]) -> Sampling:
+    """The sampling of a preset, with what was given otherwise."""
+    from vizsla.expansion import PRESETS
+
+    console.check_name("preset", preset, PRESETS)
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return replace(PRESETS[preset], **changes)
+
+
+def _check_output(output: Path) -> None:
+    """Refuse an output that could not be gone on with, or read again."""
+    if output == console.STANDARD_OUTPUT:
+        raise VizslaError("- is standard output, and a stopped run goes on with a file; name one")
+    if output.suffix not in ENDINGS:
+        raise VizslaError(f"{output}: JSON lines are written; name a file that ends in {' or '.join(ENDINGS)}")
+    console.check_output(output)
+
+
+def _documents(sources: list[Source]) -> Iterator[Document]:
+    for source in sources:
+        yield from source.documents()
+
+
+@contextmanager
+def _expansion_progress(total: int) -> Iterator[Callable[[ExpansionReport], None]]:
+    """A context with a function that shows progress: a bar in a terminal, elsewhere a line each minute.
+
+    The rate is that of this run; documents that were in the file before do not count.
+    """
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (TextColumn("Expanding"), BarColumn(), TextColumn("{task.fields[state]}", markup=False))
+    began = printed = time.monotonic()
+    has_said = False
+    with Progress(*columns, console=console.err, transient=True, disable=not console.err.is_terminal) as bar:
+        task = bar.add_task("", total=total or None, state="")
+
+        def show(report: ExpansionReport) -> None:
+            nonlocal began, printed, has_said
+            now = time.monotonic()
+            done = report.documents - report.resumed
+            if not done:
+                began = printed = now
+            elif report.resumed and not has_said:
+                console.remark(f"going on after {console.count(report.resumed, 'document')}")
+                has_said = True
+            state = _state(report.documents, total, done / max(now - began, 1e-6) if done else 0.0)
+            bar.update(task, completed=report.documents, state=state)
+            if not console.err.is_terminal and now - printed >= _QUIET:
+                console.remark(state)
+                printed = now
+
+        yield show
+
+
+def _state(done: int, total: int, rate: float) -> str:
+    """How far it is, in words: '1,280 of 10,000 documents, 3.1/s, 0:46:52 left'."""
+    state = f"{done:,} of {console.count(total, 'document')}"
+    if not rate:
+        return state
+    left = timedelta(seconds=round((total - done) / rate))
+    return f"{state}, {rate:,.0f}/s, {left} left" if rate >= 10 else f"{state}, {rate:.2g}/s, {left} left"
+
+
+def _report_expansion(report: ExpansionReport, output: Path, generator: str, seconds: float, as_json: bool) -> None:
+    done = report.documents - report.resumed
+    if as_json:
+        rate = done / seconds if seconds else 0.0
+        facts = {"file": str(output), "generator": generator, **asdict(report)}
+        console.print_json({**facts, "seconds": round(seconds, 3), "documents_per_second": round(rate, 3)})
+        return
+    if report.cut:
+        console.remark(
+            f"{console.count(report.cut, 'document')} of more than {report.length:,} tokens: {generator} has read the "
+            f"first {report.length:,} of each"
+        )
+    if report.without_text:
+        console.remark(f"{console.count(report.without_text, 'document')} without text, and so without queries")
+    written = f"{console.count(report.documents, 'document')} with {console.count(report.queries, 'query')}"
+    if not done:
+        console.remark(f"{output} is finished: {written}")
+    else:
+        took = f"{console.count(done, 'document')} in {timedelta(seconds=round(seconds))} ({done / seconds:,.1f}/s)"
+        console.remark(f"{output}: {written}; {took}")
+    console.remark(f"Index it with: vizsla index {output} -o INDEX --model doct5query")
+
+
+Expanded = Annotated[Path, typer.Argument(metavar="FILE", help="Documents with queries, as generate writes them.")]
+
+
+def filter(
     file: Expanded,
     output: Annotated[Path, options.output("The file to write, .jsonl.")],
     by: Annotated[
@@ -46,7 +198,10 @@ def filter_generated(
     precision: options.Precision = None,
     as_json: options.Json = False,
 ) -> None:
-    """Keep the generated queries that fit their documents best (Doc2Query--), or the first ones of each."""
+    """Keep the queries that fit their documents best (Doc2Query--).
+
+    Or the first ones of each document.
+    """
     from vizsla.expansion import QueryFilter, filter_queries
 
     console.check_output(output, file)
@@ -61,45 +216,6 @@ def filter_generated(
     share = f" ({report.kept / report.queries:.1%})" if report.queries else ""
     empty = f"; {console.count(report.without_queries, 'document')} without any" if report.without_queries else ""
     console.remark(f"{output}: {report.kept:,} of {console.count(report.queries, 'query')}{share}{threshold}{empty}")
-
-
-@app.command("describe")
-def describe_generated(
-    file: Expanded,
-    dataset: Annotated[
-        str | None,
-        typer.Option("--dataset", metavar="DATASET", help="Compare with the judged queries of this data set."),
-    ] = None,
-    split: options.Split = None,
-    model: Annotated[str, options.model("What searches for the queries.")] = "bm25",
-    sample: Annotated[
-        int, typer.Option("--sample", metavar="N", help="How many generated queries are searched for.")
-    ] = 2000,
-    examples: Annotated[int, typer.Option("--examples", metavar="N", help="How many random queries are shown.")] = 20,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the sample and the examples.")] = 0,
-    report: Annotated[list[Path] | None, options.report(".md or .json")] = None,
-    as_json: options.Json = False,
-    data: options.Data = None,
-) -> None:
-    """Show what generated queries are like: whether they find their documents, what they repeat and what they add."""
-    from vizsla.expansion import describe_queries
-    from vizsla.reports.generated_queries import QUERY_FORMATS, query_data
-
-    for path in report or []:
-        QUERY_FORMATS.check(path)
-        console.check_output(path, file)
-    judged = None if dataset is None else _judged(dataset, split, data)
-    source = _source(file)
-    with _progress(source) as show:
-        documents = _shown(source, show)
-        facts = describe_queries(documents, model, judged=judged, sample=sample, examples=examples, seed=seed)
-    for path in report or []:
-        QUERY_FORMATS.write(facts, path)
-        console.remark(f"Written: {path}")
-    if as_json:
-        console.print_json(query_data(facts))
-    else:
-        _show(facts)
 
 
 def _source(file: Path) -> Source:
@@ -122,18 +238,6 @@ def _scorer(by: str | None, reranker: str | None, precision: str | None) -> Quer
     return None if by is None else ModelScorer(parse_model(by))
 
 
-def _judged(dataset: str, split: str | None, data: Path | None) -> JudgedQueries:
-    from vizsla.datasets import open_datasets
-    from vizsla.expansion import JudgedQueries
-
-    group = open_datasets(dataset, data)
-    if len(group.members) > 1:
-        raise VizslaError(f"{group.name} is {len(group.members)} collections; name one of them")
-    member = group.members[0]
-    qrels = member.qrels(group.split(split))
-    return JudgedQueries(f"{member.name}, people", member.queries_of(qrels), qrels)
-
-
 @contextmanager
 def _progress(source: Source) -> Iterator[Callable[[str, int], None]]:
     """A context with a progress bar that counts documents, as often as they are read."""
@@ -142,21 +246,3 @@ def _progress(source: Source) -> Iterator[Callable[[str, int], None]]:
     total = sum(1 for part in source.parts for _ in read_lines(part.file))
     with console.progress("Queries", total, "documents") as advance:
         yield lambda _, done: advance(done, done)
-
-
-def _shown(source: Source, show: Callable[[str, int], None]) -> Iterator[Document]:
-    for number, document in enumerate(source.documents(), 1):
-        yield document
-        if number % 500 == 0:
-            show("reading", number)
-
-
-def _show(facts: QueryFacts) -> None:
-    from vizsla.reports.generated_queries import query_note, query_rows
-
-    columns, rows = query_rows(facts)
-    console.show_table(columns, rows, right=columns[1:])
-    console.line(query_note(facts))
-    for example in facts.examples:
-        about = console.safe(example.title or example.text, 80)
-        console.line(f"  {console.safe(example.query)}  [{console.safe(example.document, 60)}: {about}]")

@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 FINDING = 1
 
-app = typer.Typer(help="List the named systems; check that they reach their figures.", rich_markup_mode=None)
 
-
-@app.callback(invoke_without_command=True)
 def recipes(
     context: typer.Context,
     markdown: Annotated[bool, typer.Option("--markdown", help="The table of docs/recipes.md.")] = False,
@@ -38,10 +35,10 @@ def recipes(
 def _checked(recipe: Recipe, data: Path | None, models: Path) -> Iterator[Finding | None]:
     """The findings of a recipe; one that cannot be made here says why and is None, and the others go on."""
     from vizsla.errors import InputError, VizslaError
-    from vizsla.recipes import check
+    from vizsla.recipes import check as run_recipe
 
     try:
-        yield from check(recipe, data, models)
+        yield from run_recipe(recipe, data, models)
     except InputError:
         raise
     except VizslaError as e:
@@ -49,8 +46,7 @@ def _checked(recipe: Recipe, data: Path | None, models: Path) -> Iterator[Findin
         yield None
 
 
-@app.command("check")
-def check_recipes(
+def check(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[RECIPE]...", help="Recipes, by name or file; all unless named.")
     ] = None,
@@ -67,7 +63,7 @@ def check_recipes(
         typer.Option("--models", metavar="DIR", help="The folder with trained models, for recipes that need them."),
     ] = Path(),
 ) -> None:
-    """Run recipes on their data sets; exit with 1 if a figure is not reached."""
+    """Run recipes on their data sets; exit with 1 if one falls short."""
     from dataclasses import replace
 
     from vizsla.recipes import load_recipe, recipe_names

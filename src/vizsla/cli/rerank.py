@@ -1,4 +1,4 @@
-"""vizsla rerank: the best documents of a run reranked by a cross-encoder, to one depth or to several."""
+"""vizsla run rerank: the best documents of a run reranked by a cross-encoder, to one depth or to several."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vizsla.cli import console, options
-from vizsla.cli.opening import open_retriever
+from vizsla.cli.options import open_retriever
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:

@@ -1,16 +1,171 @@
-"""What `vizsla search` shows beside plain results: documents like one, and the values of fields."""
+"""Results of a search, in a terminal and as JSON: hits with snippets, facets, explanations, why nothing was found."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from vizsla.cli import console
-from vizsla.cli.opening import searched_here
+from vizsla.cli.options import searched_here
 from vizsla.errors import VizslaError
+from vizsla.harmless import harmless
 
 if TYPE_CHECKING:
-    from vizsla.index import Facets
-    from vizsla.runs import Hit, Hits, Retriever
+    from collections.abc import Callable
+
+    from rich.text import Text
+
+    from vizsla.index import Facets, IndexView, Snippet
+    from vizsla.index.view import SearchableCollection
+    from vizsla.runs import Document, Explanation, Hit, Hits, Retriever
+
+MATCH = "bold yellow"
+TITLE_WIDTH, TEXT_WIDTH = 120, 240  # characters
+_WIDE = 1000  # columns of an output that is not a terminal
+_MAX_TERMS = 8
+
+
+def count_documents(retriever: Retriever) -> str:
+    """The number of documents, and of passages if the index has passages, in words."""
+    from vizsla.index import CollectionView
+
+    passages = retriever.info()["passages"] if isinstance(retriever, CollectionView) else None
+    in_passages = "" if passages is None else f" in {console.count(passages, 'passage')}"
+    return console.count(len(retriever), "document") + in_passages
+
+
+def show_results(retriever: Retriever, query: str, k: int, filter: str | None = None) -> list[str]:
+    """Print the results of a query and return their ids."""
+    hits = retriever.search(query, k, filter)
+    if hits:
+        show_hits(retriever, query, hits, filter)
+    else:
+        console.remark(nothing_found(retriever, query, filter))
+    return hits.ids
+
+
+def show_hits(retriever: Retriever, query: str, hits: Hits, filter: str | None = None) -> None:
+    """Print each hit with title, id, score and its best snippet, matches highlighted."""
+    from rich.text import Text
+
+    snippet = _snippets(retriever, query, filter)
+    for hit in hits:
+        head = Text().append(f"{hit.rank:>3}. ", style="dim")
+        title = hit.document.get("title")
+        if isinstance(title, str) and title:
+            highlighted = _highlighted(snippet(hit.document, "title", TITLE_WIDTH), "bold")
+            head.append_text(highlighted).append(f"  {console.safe(hit.id)}" if title != hit.id else "", style="cyan")
+        else:
+            head.append(console.safe(hit.id), style="bold cyan")
+        head.append(f"  {hit.score:.4f}", style="dim")
+        console.out.print(head)
+        best = snippet(hit.document, "text", TEXT_WIDTH)
+        if best.text.strip():
+            console.print_indented(_highlighted(best, ""), 5)
+
+
+def _snippets(retriever: Retriever, query: str, filter: str | None) -> Callable[[Document, str, int], Snippet]:
+    """A function that cuts a snippet from a field of a document; only an index can find the matching words."""
+    here = searched_here(retriever)
+    return _beginning if here is None else here.highlighter(query, filter).snippet
+
+
+def _beginning(document: Document, field: str, width: int) -> Snippet:
+    from vizsla.index import Snippet
+
+    text = document.get(field)
+    text = text if isinstance(text, str) else ""
+    return Snippet(text[:width], (), True, len(text) <= width)
+
+
+def _highlighted(snippet: Snippet, style: str) -> Text:
+    """A snippet on one line, with highlighted matches."""
+    from rich.text import Text
+
+    text = Text(style=style)
+    at = 0
+    for start, end in snippet.matches:
+        if start < at:
+            continue
+        text.append(_one_line(snippet.text[at:start]))
+        text.append(_one_line(snippet.text[start:end]), style=MATCH)
+        at = end
+    text.append(_one_line(snippet.text[at:]))
+    front, back = "" if snippet.at_start else "… ", "" if snippet.at_end else " …"
+    return Text(front).append_text(text).append(back)
+
+
+def _one_line(text: str) -> str:
+    """A text with single blanks as white space, and with control characters escaped."""
+    return harmless(re.sub(r"\s+", " ", text))
+
+
+def nothing_found(retriever: Retriever, query: str, filter: str | None = None) -> str:
+    """A message that says why a query found nothing."""
+    if not len(retriever):
+        return "nothing found: the index has no documents"
+    from vizsla.index import IndexView
+
+    here = searched_here(retriever)
+    if here is None:
+        return "nothing found"
+    if isinstance(here, IndexView) and here.options.syntax is not None:
+        return "nothing found: no document meets the query"
+    return _why_nothing(here, query, filter)
+
+
+def _why_nothing(index: SearchableCollection | IndexView, query: str, filter: str | None) -> str:
+    from vizsla.models import SparseComponent, TokenMatchComponent
+
+    model, statistics = index.model, index.term_statistics(query)
+    terms = list(dict.fromkeys(t.term for t in statistics))
+    if not terms and not all(isinstance(part.component, SparseComponent) for part in model.parts):
+        if filter is not None and index.search(query, 1):
+            return "nothing found: no document meets the filter"
+        if any(isinstance(part.component, TokenMatchComponent) for part in model.parts):
+            return f"nothing found: no document has a word of the query that {console.safe(model.name)} knows"
+        return f"nothing found: {console.safe(model.name)} does not know any word of the query"
+    if not terms:
+        return "nothing found: the query has no words after analysis (stop words and punctuation are removed)"
+    if any(t.documents for t in statistics):
+        return "nothing found: no document that meets the filter has any word of the query"
+    more = f" and {len(terms) - _MAX_TERMS} more" if len(terms) > _MAX_TERMS else ""
+    shown = ", ".join(console.safe(t) for t in terms[:_MAX_TERMS]) + more
+    return f"nothing found: no document has any of these words: {shown}"
+
+
+def show_explanation(explanation: Explanation, doc_id: str) -> None:
+    """Print the explanation of a score as a tree of the scores it is the sum of."""
+    from rich.console import Console
+    from rich.text import Text
+    from rich.tree import Tree
+
+    head = Text().append(f"{explanation.score:.4f}", style="bold")
+    tree = Tree(head.append(f"  {console.safe(explanation.name)} for {console.safe(doc_id)}"), guide_style="dim")
+    _add_parts(tree, explanation)
+    if console.out.is_terminal:
+        console.out.print(tree)
+    else:  # rich cuts a tree at the width of its console
+        Console(file=console.out.file, width=_WIDE).print(tree)
+
+
+def _add_parts(tree: object, explanation: Explanation) -> None:
+    from rich.text import Text
+    from rich.tree import Tree
+
+    assert isinstance(tree, Tree)
+    if explanation.note:
+        tree.add(Text(explanation.note, style="dim"))
+    for part in sorted(explanation.parts, key=lambda p: -p.score):
+        line = Text().append(f"{part.score:.4f}", style="bold" if part.score else "dim")
+        if "term" in part.facts:
+            tree.add(
+                line.append(f"  {console.safe(part.name)}", style=MATCH).append(
+                    f"  {console.safe(part.note)}", style="dim"
+                )
+            )
+        else:  # a model of a sum
+            _add_parts(tree.add(line.append(f"  {console.safe(part.name)}{part.weight_note}")), part)
 
 
 def hit_as_json(hit: Hit) -> dict[str, Any]:
@@ -21,7 +176,6 @@ def hit_as_json(hit: Hit) -> dict[str, Any]:
 
 def show_similar(retriever: Retriever, doc_id: str, k: int, filter: str | None, *, as_json: bool) -> None:
     """Print the documents that are most like one."""
-    from vizsla.cli.show import show_hits
 
     query, hits = _similar(retriever, doc_id, k, filter)
     if as_json:
@@ -42,7 +196,7 @@ def _similar(retriever: Retriever, doc_id: str, k: int, filter: str | None) -> t
     return "" if here is None else here.similar_query(doc_id), retriever.similar(doc_id, k, filter)
 
 
-def _facets(retriever: Retriever, fields: str, query: str, filter: str | None) -> Facets:
+def _count_facets(retriever: Retriever, fields: str, query: str, filter: str | None) -> Facets:
     from vizsla.index import CollectionView
 
     names = [name.strip() for name in fields.split(",") if name.strip()]
@@ -53,7 +207,7 @@ def _facets(retriever: Retriever, fields: str, query: str, filter: str | None) -
 
 def facets_as_json(retriever: Retriever, fields: str, query: str, filter: str | None) -> dict[str, Any]:
     """The values of fields over all documents that match, as plain data."""
-    counted = _facets(retriever, fields, query, filter)
+    counted = _count_facets(retriever, fields, query, filter)
     return {
         name: {
             "values": [{"value": v.value, "count": v.count} for v in own.values],
@@ -68,7 +222,7 @@ def show_facets(retriever: Retriever, fields: str, query: str, filter: str | Non
     """Print the values of fields over all documents that match, the most frequent first."""
     from rich.text import Text
 
-    for name, own in _facets(retriever, fields, query, filter).fields.items():
+    for name, own in _count_facets(retriever, fields, query, filter).fields.items():
         shown = [f"{console.safe(str(v.value))} ({v.count:,})" for v in own.values]
         more = [f"{own.distinct - len(shown):,} more"] if own.distinct > len(shown) else []
         console.out.print(Text().append(console.safe(name), style="bold").append(f"  {', '.join(shown + more)}"))

@@ -1,7 +1,9 @@
-"""vizsla search: one query, a prompt, or a whole file of queries."""
+"""vizsla search, explain and analyze: a query, a prompt or a file of queries; why a score; the terms of a text."""
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -11,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vizsla.cli import console, options
-from vizsla.cli.opening import open_retriever, search_page, searched_with
+from vizsla.cli.options import open_retriever, search_page, searched_with
 from vizsla.cli.results import facets_as_json, hit_as_json, show_facets, show_similar
-from vizsla.errors import VizslaError
+from vizsla.errors import InputError, VizslaError
 
 if TYPE_CHECKING:
     from vizsla.models import Reranker
@@ -94,8 +96,6 @@ def search(
         elif queries is not None and output is not None:
             _write_run(chosen, queries, output, IN_A_RUN if k is None else k)
         elif query is None:
-            from vizsla.cli.prompt import prompt
-
             prompt(retriever, SHOWN if k is None else k, filter)
         elif as_json:
             retriever.search(query, 1, filter)  # the first search of a process loads or compiles what others reuse
@@ -159,7 +159,7 @@ def _check_results(query: str | None, page: PageOptions, facets: str | None, lik
 
 
 def _show(search: _Search, query: str, k: int) -> None:
-    from vizsla.cli.show import nothing_found, show_hits
+    from vizsla.cli.results import nothing_found, show_hits
 
     if hits := search.hits(query, k):
         show_hits(search.retriever, query, hits, search.filter)
@@ -224,3 +224,159 @@ def recall_of(run: Run, exact: Run) -> float:
     retrieved = {q: set(run[q].documents) for q in exact}
     shares = [sum(d in retrieved[q] for d, _ in ranking) / len(ranking) for q, ranking in exact.items() if ranking]
     return sum(shares) / len(shares) if shares else 1.0
+
+
+def explain(
+    index: options.Location,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="The query.")],
+    doc_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the document.")],
+    model: Annotated[str | None, options.model("Other parameters or weights, or a part of the index's model.")] = None,
+    filter: options.Filter = None,
+    expand: options.Expand = None,
+    syntax: options.Syntax = None,
+    as_json: options.Json = False,
+) -> None:
+    """Explain a document's score: what each query term adds.
+
+    Give the --filter of the search: rm3 expands a query from the documents that meet it.
+    """
+    from vizsla.cli.results import show_explanation
+
+    with open_retriever(index) as opened:
+        explanation = searched_with(opened, model=model, expand=expand, syntax=syntax).explain(query, doc_id, filter)
+    if as_json:
+        console.print_json({"query": query, "id": doc_id, **explanation.as_dict()})
+    else:
+        show_explanation(explanation, doc_id)
+
+
+PROMPT_HELP = """Type a query, or
+  :explain N   why result N has its score
+  :show N      the whole document of result N
+  :k N         show N results from now on
+  :quit        leave (or press Ctrl-D)"""
+
+
+def prompt(retriever: Retriever, k: int, filter: str | None = None) -> None:
+    """Search for each line of the terminal or of standard input, until its end."""
+    from vizsla.cli.results import count_documents
+
+    interactive = sys.stdin.isatty()
+    history = _load_history() if interactive else None
+    if interactive:
+        console.remark(f"{count_documents(retriever)}, {retriever.name}. Type a query, or :help")
+    session = _Session(retriever, k, filter)
+    try:
+        while True:
+            try:
+                line = input("vizsla> " if interactive else "")
+                line.encode()  # in some locales bytes that are not UTF-8 come in as surrogates
+            except EOFError:
+                break
+            except UnicodeError:
+                raise InputError("this is not UTF-8 text", file="standard input") from None
+            except KeyboardInterrupt:
+                print(file=sys.stderr)
+                continue
+            if line.strip() in (":q", ":quit", ":exit"):
+                break
+            session.answer(line.strip())
+    finally:
+        if history is not None:
+            _save_history(history)
+
+
+class _Session:
+    """The state of the prompt: the number of results to show, the last query, and the ids of its results."""
+
+    def __init__(self, retriever: Retriever, k: int, filter: str | None) -> None:
+        self._retriever = retriever
+        self._k = k
+        self._filter = filter
+        self._query = ""
+        self._ids: list[str] = []
+
+    def answer(self, line: str) -> None:
+        """Search for a line, or run it if it is a command; an error is printed as one sentence."""
+        from vizsla.cli.results import show_results
+
+        try:
+            if line.startswith(":"):
+                self._command(line[1:].split())
+            elif line:
+                self._query, self._ids = line, show_results(self._retriever, line, self._k, self._filter)
+        except VizslaError as e:
+            console.remark(f"vizsla: {e}", lines=e.has_lines)
+
+    def _command(self, words: list[str]) -> None:
+        from vizsla.cli.results import show_explanation
+
+        verb = words[0] if words else ""
+        number = int(words[1]) if len(words) == 2 and words[1].isdigit() else 0
+        if verb == "k" and number:
+            self._k = number
+            console.remark(f"{console.count(number, 'result')} from now on")
+        elif verb in ("explain", "show") and number:
+            if number > len(self._ids):
+                raise VizslaError(f"result {number} does not exist; the last query has {len(self._ids)}")
+            doc_id = self._ids[number - 1]
+            if verb == "explain":
+                show_explanation(self._retriever.explain(self._query, doc_id, self._filter), doc_id)
+            else:
+                document = self._retriever.get(doc_id)
+                assert document is not None
+                console.print_json({"id": document.id, **document.content})
+        else:
+            if verb not in ("", "help"):
+                console.remark(f"':{console.safe(' '.join(words))}' is not a command.")
+            console.remark(PROMPT_HELP, lines=True)
+
+
+def _load_history() -> Path | None:
+    """Turn on line editing with the saved history, if the system supports it, and return the history file."""
+    try:
+        import readline
+    except ImportError:
+        return None
+    root = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    file = Path(root) / "vizsla" / "history"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        readline.set_history_length(1000)
+        if file.exists():
+            readline.read_history_file(file)
+    except OSError:
+        return None
+    return file
+
+
+def _save_history(file: Path) -> None:
+    import readline
+
+    try:
+        readline.write_history_file(file)
+    except OSError:
+        console.remark(f"vizsla: the history could not be written to {file}")
+
+
+def analyze(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text; - reads standard input.")],
+    analyzer: Annotated[
+        str,
+        typer.Option(
+            "-a", "--analyzer", metavar="ANALYZER", help='A name, or a pipeline: "standard | lower | snowball:german".'
+        ),
+    ] = "lucene-english",
+    as_json: options.Json = False,
+) -> None:
+    """Show how an analyzer splits a text into terms, with offsets."""
+    from vizsla.text import Analyzer
+
+    source = console.read_input() if text == "-" else text
+    tokens = Analyzer.parse(analyzer).tokens(source)
+    if as_json:
+        offsets = [[t.start, t.end] for t in tokens]
+        console.print_json({"tokens": [t.term for t in tokens], "offsets": offsets})
+        return
+    for t in tokens:
+        console.line(f"{t.start:>6}-{t.end:<6} {t.term}")

@@ -1,4 +1,4 @@
-"""vizsla train: a model from documents or from judged queries."""
+"""vizsla train and vizsla adapt: a model from documents or judged queries, or adapted by generated queries."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vizsla.cli import console
-from vizsla.cli.options import Format, IdField, TextField, TitleField
-from vizsla.cli.sources import find_sources
+from vizsla.cli import console, options
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
@@ -19,7 +17,9 @@ if TYPE_CHECKING:
     from vizsla.training import TrainingInputs, TrainingRecipe, TrainingResult
 
 
+@options.spread
 def train(
+    *,
     recipe: Annotated[
         str | None, typer.Argument(metavar="[RECIPE]", help="A training recipe by name (bm26), or a YAML file.")
     ] = None,
@@ -50,15 +50,13 @@ def train(
     list_settings: Annotated[
         bool, typer.Option("--list", help="List the training recipes, or the settings of one.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
-    format: Format = None,
-    id_field: IdField = None,
-    text_field: TextField = None,
-    title_field: TitleField = None,
+    as_json: options.Json = False,
+    reading: options.FileOptions,
 ) -> None:
-    """Train a model on documents or on judged queries: adapt BM26, or make a dense model, an augmenter, a reranker."""
-    from vizsla.datasets import FieldNames
+    """Train a model: BM26, SPLADE, dense, query augmenter, reranker.
 
+    It learns from documents or from judged queries; --list names the recipes.
+    """
     shorthands = (("data.negatives", negatives), ("data.candidates", candidates))
     changes = [*(changes or []), *(f"{key}={value}" for key, value in shorthands if value is not None)]
     if list_settings:
@@ -70,8 +68,7 @@ def train(
         raise VizslaError("name a folder for the model, as in: vizsla train bm26 --corpus docs.jsonl -o my-bm26")
     console.check_folder(output, "a model")
     chosen = _recipe(recipe, output, changes, resume)
-    names = FieldNames(id_field, text_field, title_field)
-    inputs = None if resume else training_inputs(chosen, corpus, dataset or [], dev or [], format, names)
+    inputs = None if resume else training_inputs(chosen, corpus, dataset or [], dev or [], reading)
     started = time.perf_counter()
     result = run_training(chosen, output, inputs)
     if result is not None:
@@ -87,9 +84,12 @@ def _recipe(name: str, output: Path, changes: Sequence[str], resume: bool) -> Tr
 
 
 def training_inputs(
-    recipe: TrainingRecipe, corpus: list[str] | None, datasets: list[Path], dev: list[Path], format: str | None,
-    names: Any,
-) -> TrainingInputs:  # fmt: skip
+    recipe: TrainingRecipe,
+    corpus: list[str] | None,
+    datasets: list[Path],
+    dev: list[Path],
+    reading: options.FileOptions,
+) -> TrainingInputs:
     """What there is to learn from."""
     from vizsla.datasets import BeirDataset
     from vizsla.training import TrainingInputs
@@ -98,7 +98,7 @@ def training_inputs(
         console.remark(f"{recipe.name} learns from the documents of its data sets; --corpus is not read")
     documents = None
     if corpus:
-        sources = find_sources(corpus, format, names=names)
+        sources = reading.find(corpus)
         documents = (document for source in sources for document in source.documents())
     return TrainingInputs(documents, [*map(BeirDataset.open, datasets)], [*map(BeirDataset.open, dev)])
 
@@ -187,3 +187,64 @@ def speed_text(tokens: float, tflops: float = 0.0) -> str:
     digits = 0 if thousands >= 100 else 1
     speed = f"{thousands:,.{digits}f} k tokens/s" if tokens >= 1000 else f"{tokens:.{int(tokens < 10)}f} tokens/s"
     return f"{speed}  {tflops:.1f} TFLOP/s" if tflops >= 0.1 else speed
+
+
+@options.spread
+def adapt(
+    *,
+    sources: Annotated[
+        list[str] | None, typer.Argument(metavar="[SOURCE...]", help="Files or folders of documents.")
+    ] = None,
+    model: Annotated[
+        str, typer.Option("-m", "--model", metavar="MODEL", help="minilm, bm26, a saved model, or an encoder.")
+    ] = "minilm",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="The folder of the adapted model.")
+    ] = None,
+    generator: Annotated[
+        str, typer.Option("--generator", metavar="DIR", help="Writes queries for documents without a field queries.")
+    ] = "",
+    negatives: Annotated[
+        str, typer.Option("--negatives", metavar="MODEL", help="A model whose best documents are hard negatives.")
+    ] = "",
+    teacher: Annotated[
+        str, typer.Option("--teacher", metavar="MODEL", help="A cross-encoder or model whose scores are learnt (GPL).")
+    ] = "",
+    dev: Annotated[
+        list[Path] | None,
+        typer.Option("--dev", metavar="DIR", help="BEIR folders with dev queries, which choose the best step."),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe genq or genq-sparse."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run; needs no documents.")] = False,
+    as_json: options.Json = False,
+    reading: options.FileOptions,
+) -> None:
+    """Adapt a model to your own documents, without judgements.
+
+    It learns from queries that a generator writes for the documents.
+    """
+    if output is None:
+        raise VizslaError("name a folder for the model, as in: vizsla adapt documents.jsonl -o my-minilm")
+    if not sources and not resume:
+        raise VizslaError("name the documents to adapt to, as in: vizsla adapt documents.jsonl -o my-minilm")
+    console.check_folder(output, "a model")
+    recipe = _adaptation(output, model, generator, negatives, teacher, changes or [], resume)
+    inputs = None if resume else training_inputs(recipe, sources, [], dev or [], reading)
+    started = time.perf_counter()
+    result = run_training(recipe, output, inputs)
+    if result is not None:
+        report_end(recipe, result, output, time.perf_counter() - started, as_json)
+
+
+def _adaptation(
+    output: Path, model: str, generator: str, negatives: str, teacher: str, changes: list[str], resume: bool
+) -> TrainingRecipe:
+    """The recipe that fits the model; that of the stopped run to resume."""
+    from vizsla.training import adaptation_recipe, resumed_recipe
+
+    if resume:
+        return resumed_recipe(output, changes)
+    return adaptation_recipe(model, generator=generator, negatives=negatives, teacher=teacher, changes=changes)

@@ -1,4 +1,4 @@
-"""vizsla word-order: what a model loses when the words of the questions are shuffled."""
+"""vizsla run word-order: what a model loses when the words of the questions are shuffled."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vizsla.cli import console, options
-from vizsla.cli.answer_accuracy import split_measures
+from vizsla.cli.evaluate import split_measures
 from vizsla.cli.models import split_models
-from vizsla.cli.opening import open_retriever, searched_with
+from vizsla.cli.options import open_retriever, searched_with
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
@@ -19,17 +19,11 @@ if TYPE_CHECKING:
 
 def word_order(
     sets: options.QuestionSets,
-    index: Annotated[str | None, options.index_option("The index to search.")] = None,
+    index: Annotated[str, options.index_option("The index to search.")],
     models: Annotated[list[str] | None, options.several_models("The models; default: that of the index.")] = None,
     shuffles: Annotated[
         int, typer.Option("--shuffles", metavar="N", help="How many times the words are shuffled.")
     ] = 5,
-    run: Annotated[Path | None, options.run("Instead of --index: a TREC run on the original questions.")] = None,
-    shuffled_runs: Annotated[
-        list[Path] | None,
-        typer.Option("--shuffled-run", metavar="FILE", help="With --run: a TREC run on shuffled questions. Repeat it."),
-    ] = None,
-    output: Annotated[Path | None, options.output("Write the shuffled questions to this folder, and stop.")] = None,
     measures: Annotated[
         str, options.measures("For data sets, measures as in ir_measures; for answers, Acc@k.")
     ] = "nDCG@10 R@100 Acc@20 Acc@100",
@@ -52,24 +46,11 @@ def word_order(
         raise VizslaError(f"--shuffles, how many times words are shuffled, must be 1 or more, not {shuffles}")
     judging = QuestionMeasures(*split_measures(measures), regex)
     questions = _open(sets, data, split, limit)
-    if output is not None:
-        _write(questions, output, shuffles)
-        return
-    if (run is None) != (not shuffled_runs):
-        raise VizslaError("--run and --shuffled-run go together: the original questions, and shuffled ones")
-    if run is not None and (models or len(questions) > 1):
-        raise VizslaError("runs are of one system on one set of questions; leave out --model and other questions")
-    if run is not None:
-        results = _of_runs(questions[0], run, shuffled_runs or [], index, judging, test)
-    elif index is None:
-        raise VizslaError("name the index to search with --index, or give --run and --shuffled-run")
-    else:
-        results = _of_models(questions, index, split_models(models or []), shuffles, judging, test)
-    times = len(shuffled_runs or []) or shuffles
+    results = _compare(questions, index, split_models(models or []), shuffles, judging, test)
     if as_json:
-        console.print_json({"shuffles": times, "test": test, "results": list(map(_as_json, results))})
+        console.print_json({"shuffles": shuffles, "test": test, "results": list(map(_as_json, results))})
     else:
-        _show(results, questions, times, test)
+        _show(results, questions, shuffles, test)
 
 
 def _open(sources: list[str], data: Path | None, split: str | None, limit: int | None) -> list[QuestionSet]:
@@ -90,47 +71,7 @@ Results = list[tuple[str, str, "ShuffleEffect"]]
 """For each set of questions, model and measure: the figures before and after."""
 
 
-def _write(sets: list[QuestionSet], folder: Path, shuffles: int) -> None:
-    """Write a file for each set of questions and each shuffle."""
-    from vizsla.evaluation import shuffle_words
-
-    console.check_folder(folder, "the output")
-    if folder.exists() and not folder.is_dir():
-        raise VizslaError(f"{folder}: this is a file; shuffled questions go into a folder, one file for each shuffle")
-    folder.mkdir(parents=True, exist_ok=True)
-    for questions in sets:
-        for seed in range(1, shuffles + 1):
-            questions.write(folder / f"{questions.name}-shuffled-{seed}.jsonl", shuffle_words(questions.texts, seed))
-    files = console.count(shuffles * len(sets), "file")
-    console.remark(f"{files} written to {folder}; ids are those of the original questions")
-
-
-def _of_runs(
-    questions: QuestionSet,
-    run: Path,
-    shuffled_runs: list[Path],
-    location: str | None,
-    judging: QuestionMeasures,
-    test: str,
-) -> Results:
-    """Figures of a run on the original questions and of runs on shuffled ones."""
-    from contextlib import ExitStack
-
-    from vizsla.evaluation import compare_shuffled
-    from vizsla.runs import Run
-
-    known = questions.qrels.judgements if questions.qrels else questions.texts
-    runs = [Run.read(path) for path in (run, *shuffled_runs)]
-    for path, read in zip((run, *shuffled_runs), runs, strict=True):
-        if not any(q in known for q in read):
-            raise VizslaError(f"{path}: the run has none of the questions of {questions.name}")
-    with ExitStack() as stack:
-        opened = stack.enter_context(open_retriever(location)) if location else None
-        before, *after = (questions.values(judging, retriever=opened, run=read) for read in runs)
-    return [(questions.name, run.stem, figure) for figure in compare_shuffled(before, after, test)]
-
-
-def _of_models(
+def _compare(
     sets: list[QuestionSet], location: str, models: list[str], shuffles: int, judging: QuestionMeasures, test: str
 ) -> Results:
     """Figures of models on the original questions and on shuffled ones."""
@@ -147,7 +88,7 @@ def _of_models(
                     values = []
                     seeds = range(1, shuffles + 1)
                     for texts in (questions.texts, *(shuffle_words(questions.texts, seed) for seed in seeds)):
-                        values.append(questions.values(judging, retriever=retriever, texts=texts))
+                        values.append(questions.values(judging, retriever, texts))
                         done += 1
                         advance(done, done)
                     results += [(questions.name, name, f) for f in compare_shuffled(values[0], values[1:], test)]

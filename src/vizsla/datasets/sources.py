@@ -20,7 +20,6 @@ from vizsla.datasets.files import (
     spool,
 )
 from vizsla.datasets.irds import beir_folder
-from vizsla.datasets.matrix import read_matrix
 from vizsla.datasets.raw_lines import RawLines, read_raw_lines
 from vizsla.datasets.records import is_json_lines, read_json_records
 from vizsla.datasets.tables import Table, parquet_columns, read_parquet
@@ -35,7 +34,6 @@ ENDINGS = {
     "tsv": (".tsv", ".tab"),
     "parquet": (".parquet", ".pq"),
     "trec": (".trec", ".sgml", ".sgm"),
-    "npz": (".npz",),
     "text": TEXT_ENDINGS,
 }
 _TABLES = ("csv", "tsv")
@@ -147,8 +145,6 @@ class Source:
             yield from read_parquet(file, self.names, progress)
         elif part.format == "trec":
             yield from read_trec(file, progress)
-        elif part.format == "npz":
-            yield from read_matrix(file)
         else:
             yield read_text_file(file, part.id)
 
@@ -274,12 +270,12 @@ def _in_folder(path: Path, format: str | None, max_document: int) -> tuple[tuple
         if any(part.startswith(".") for part in relative.parts) or not file.is_file():
             continue
         file_format = _ending_format(file)
-        if file_format in (None, "npz") or (format is not None and file_format != format):
+        if file_format is None or (format is not None and file_format != format):
             skipped[file.suffix.lower()] += 1
         else:
             parts.append(Part(InputFile(file, str(file), max_document), str(file_format), relative.as_posix()))
     if not parts:
-        every = ", ".join(ending for endings in ENDINGS.values() for ending in endings if ending != ".npz")
+        every = ", ".join(ending for endings in ENDINGS.values() for ending in endings)
         message = f"this folder holds no files of {', '.join(ENDINGS[format]) if format else every}"
         raise InputError(message, file=str(path))
     return tuple(parts), dict(skipped.most_common())

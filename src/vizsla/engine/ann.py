@@ -128,7 +128,7 @@ class AnnIndex:
             raise CollectionError(
                 f"{self._name} was not built on this machine, and faiss could be made to do harm by it; search with "
                 "--search-params exact (in Python search_params='exact'), build it again with 'vizsla compact INDEX "
-                "--vector-index ...', or run 'vizsla trust INDEX' if you know where the index comes from"
+                "--vector-index ...', or run 'vizsla vectors trust INDEX' if you know where the index comes from"
             )
         if hashlib.sha256(self._data.data).hexdigest() != self.sha256:
             raise damaged

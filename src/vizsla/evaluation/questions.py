@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -13,7 +12,7 @@ from vizsla.errors import InputError, VizslaError
 from vizsla.evaluation.answers import answer_ranks
 from vizsla.evaluation.figures import evaluate
 from vizsla.evaluation.retrieval import DEPTH, retrieve
-from vizsla.runs import Measure, Qrels, Retriever, Run
+from vizsla.runs import Measure, Qrels, Retriever
 
 _SAMPLE = 100  # judged documents that are looked up to see whether an index fits
 ValuesByQuestion = dict[str, dict[str, float]]
@@ -68,30 +67,23 @@ class QuestionSet:
     def values(
         self,
         wanted: QuestionMeasures,
-        *,
-        retriever: Retriever | None = None,
-        run: Run | None = None,
+        retriever: Retriever,
         texts: Mapping[str, str] | None = None,
     ) -> ValuesByQuestion:
-        """The values of measures for each question, for what a retriever finds or for a run.
+        """The values of measures for each question, for what a retriever finds.
 
-        `texts`: other wordings of the questions, by the same ids. With judgements, a run needs no retriever. Answers
-        are looked for in the documents of the retriever.
+        `texts`: other wordings of the questions, by the same ids. Answers are looked for in the documents of the
+        retriever.
         """
         wordings = self.texts if texts is None else texts
         if self.qrels is not None:
-            if run is None:
-                if retriever is None:
-                    raise VizslaError("give a retriever to search with, or a run")
-                self._check_documents(retriever, self.qrels)
-                run = retrieve(retriever, wordings, max(m.cutoff or DEPTH for m in wanted.measures))
+            self._check_documents(retriever, self.qrels)
+            run = retrieve(retriever, wordings, max(m.cutoff or DEPTH for m in wanted.measures))
             return evaluate(run, self.qrels, wanted.measures).by_query
         questions = {q: text for q, text in wordings.items() if q in self.answers}
         if not questions:
             raise VizslaError(f"{self.name} has neither judgements nor answers, so results cannot be evaluated")
-        if retriever is None:
-            raise VizslaError(f"the answers of {self.name} are looked for in the texts of an index; name it by --index")
-        ranks = answer_ranks(retriever, questions, self.answers, max(wanted.depths), run=run, regex=wanted.regex)
+        ranks = answer_ranks(retriever, questions, self.answers, max(wanted.depths), regex=wanted.regex)
         return {
             f"Acc@{k}": {q: float(rank is not None and rank <= k) for q, rank in ranks.items()} for k in wanted.depths
         }
@@ -103,12 +95,3 @@ class QuestionSet:
             raise VizslaError(
                 f"none of the documents judged in {self.name} is in the index; is it an index of other documents?"
             )
-
-    def write(self, path: Path, texts: Mapping[str, str]) -> None:
-        """Write other wordings of the questions as JSON lines, with their ids and answers."""
-        with path.open("w", encoding="utf-8") as file:
-            for question, text in texts.items():
-                record: dict[str, object] = {"_id": question, "text": text}
-                if question in self.answers:
-                    record["metadata"] = {"answers": list(self.answers[question])}
-                file.write(json.dumps(record, ensure_ascii=False) + "\n")

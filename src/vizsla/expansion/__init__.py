@@ -1,8 +1,7 @@
-"""Documents in, documents with a field of generated queries out; the queries filtered and described."""
+"""Documents in, documents with a field of generated queries out; the queries filtered."""
 
 from __future__ import annotations
 
-from vizsla.expansion.describing import JudgedQueries, QueryFacts, describe_queries
 from vizsla.expansion.expanding import ExpansionReport, count_documents, expand
 from vizsla.expansion.filtering import FilterReport, QueryFilter, filter_queries
 from vizsla.expansion.presets import PRESETS
@@ -14,14 +13,11 @@ __all__ = [
     "ExpansionReport",
     "ExpansionSettings",
     "FilterReport",
-    "JudgedQueries",
     "ModelScorer",
-    "QueryFacts",
     "QueryFilter",
     "QueryScorer",
     "RerankerScorer",
     "count_documents",
-    "describe_queries",
     "expand",
     "filter_queries",
 ]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from vizsla.errors import VizslaError
-from vizsla.expansion.earlier import EarlierQueries
 from vizsla.expansion.output import ExpansionFile
 from vizsla.expansion.records import line_start
 from vizsla.expansion.settings import ExpansionSettings
@@ -25,14 +23,12 @@ FIELDS = ("title", "text")
 
 @dataclass
 class ExpansionReport:
-    """What an expansion has done so far; all numbers but `generated` and `taken_over` are those of the whole file."""
+    """What an expansion has done so far; all numbers but `generated` are those of the whole file."""
 
     documents: int = 0
     queries: int = 0
     generated: int = 0
     """Documents that queries were generated for in this run."""
-    taken_over: int = 0
-    """Documents whose queries came from an earlier file in this run."""
     resumed: int = 0
     """Documents that were in the file before this run."""
     without_text: int = 0
@@ -54,7 +50,6 @@ def expand(
     *,
     fields: Sequence[str] = FIELDS,
     block: int = BLOCK,
-    update: str | Path | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> ExpansionReport:
@@ -62,8 +57,7 @@ def expand(
 
     A file that an earlier run left unfinished is gone on with: its documents are compared with the source, and the
     result is the same, byte for byte, as that of one run. Generation is done in blocks of `block` documents by their
-    position in the source, since rounding depends on the other texts of a call. `update`: a file whose queries are
-    taken over for documents that are the same there.
+    position in the source, since rounding depends on the other texts of a call.
     """
     if generator.task != TASK:
         raise VizslaError(
@@ -73,16 +67,9 @@ def expand(
     sampling = Sampling() if sampling is None else sampling
     settings = ExpansionSettings(generator.name, generator.digest, sampling, tuple(fields), block)
     report = ExpansionReport(length=generator.length)
-    with ExitStack() as opened:
-        earlier = None
-        if update is not None:
-            earlier = EarlierQueries(Path(update))
-            opened.callback(earlier.close)
-            earlier.check(settings)
-            settings = replace(settings, update=earlier.digest)
-        file = opened.enter_context(ExpansionFile(Path(output), settings, overwrite=overwrite))
+    with ExpansionFile(Path(output), settings, overwrite=overwrite) as file:
         for some in _blocks(documents, block):
-            _expand_block(_Block.of(some, settings.fields), file, generator, sampling, earlier, report)
+            _expand_block(_Block.of(some, settings.fields), file, generator, sampling, report)
             if progress is not None:
                 progress(report)
         file.finish()
@@ -116,21 +103,17 @@ class _Block:
 
 
 def _expand_block(
-    block: _Block, file: ExpansionFile, generator: TextGenerator, sampling: Sampling, earlier: EarlierQueries | None,
-    report: ExpansionReport,
-) -> None:  # fmt: skip
+    block: _Block, file: ExpansionFile, generator: TextGenerator, sampling: Sampling, report: ExpansionReport
+) -> None:
     with_text = [i for i, text in enumerate(block.texts) if text.strip()]
     counts: Iterable[int] = generator.token_counts([block.texts[i] for i in with_text]) if with_text else ()
     queries = file.holds(block.ids, block.starts)
     if queries is None:
-        found = {} if earlier is None else {i: earlier.find(block.starts[i]) for i in with_text}
-        queries = [found.get(i) or [] for i in range(len(block.texts))]
-        new = [i for i in with_text if found.get(i) is None]
-        for i, texts in zip(new, _generated(generator, sampling, block, new), strict=True):
+        queries = [[] for _ in block.texts]
+        for i, texts in zip(with_text, _generated(generator, sampling, block, with_text), strict=True):
             queries[i] = texts
         file.append(block.starts, queries)
-        report.generated += len(new)
-        report.taken_over += len(with_text) - len(new)
+        report.generated += len(with_text)
     else:
         report.resumed += len(queries)
     report.documents += len(block.texts)

@@ -14,7 +14,7 @@ from vizsla.expansion.records import ExpandedLine, line_of, read_line
 from vizsla.expansion.settings import ExpansionSettings, settings_file
 from vizsla.index.storage.locks import FileLock, LockedError
 
-_UPDATE = "to keep the queries of unchanged documents, write to another file with --update"
+_OTHER_FILE = "write to another file, or replace this one with --overwrite"
 
 
 class ExpansionFile:
@@ -31,7 +31,9 @@ class ExpansionFile:
         try:
             self._lock = FileLock(self._real)
         except LockedError:
-            raise VizslaError(f"{path}: another vizsla expand is writing this file; wait until it has ended") from None
+            raise VizslaError(
+                f"{path}: another vizsla queries generate is writing this file; wait until it has ended"
+            ) from None
         self._file: BinaryIO | None = None
         try:
             self._begin(settings, overwrite)
@@ -100,10 +102,10 @@ class ExpansionFile:
 
     def _changed(self, doc_id: str, line: ExpandedLine) -> str:
         if doc_id == line.id:
-            return f"{self.path}: the document {doc_id!r} has changed since it was expanded; {_UPDATE} {self.path}"
+            return f"{self.path}: the document {doc_id!r} has changed since it was expanded; {_OTHER_FILE}"
         return (
             f"{self.path}: the source has the document {doc_id!r} where it had {line.id!r}, so documents were added, "
-            f"removed or reordered since they were expanded; {_UPDATE} {self.path}"
+            f"removed or reordered since they were expanded; {_OTHER_FILE}"
         )
 
     def _drop(self) -> None:
@@ -135,7 +137,7 @@ class ExpansionFile:
             further = "a further line" if line is None else f"the document {line.id!r}"
             raise VizslaError(
                 f"{self.path}: this file has {further}, and the source has ended before it, so documents were removed "
-                f"since they were expanded; {_UPDATE} {self.path}"
+                f"since they were expanded; {_OTHER_FILE}"
             )
 
     def _stopped(self, error: OSError) -> VizslaError:

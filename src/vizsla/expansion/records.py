@@ -75,7 +75,7 @@ def queries_of(document: Document) -> list[str]:
     queries = _texts(document.get(QUERIES))
     if queries is None:
         raise refusal(
-            f"the document {document.id!r} has no list of texts in the field {QUERIES!r}; vizsla expand writes it",
+            f"the document {document.id!r} has no texts in the field {QUERIES!r}; vizsla queries generate writes it",
             document.origin,
         )
     return queries

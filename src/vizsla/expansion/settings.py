@@ -13,7 +13,7 @@ from vizsla.errors import InputError, VizslaError
 from vizsla.models.generator import Sampling
 from vizsla.plain_data import parse_settings
 
-FORMAT = 1
+FORMAT = 2
 ENDING = ".expansion"
 _WORDS = {
     "texts": "queries", "top_k": "top-k", "top_p": "top-p", "temperature": "a temperature of",
@@ -33,18 +33,13 @@ class ExpansionSettings:
     """The fields that the generator reads."""
     block: int = 64
     """How many documents one call of the generator reads: rounding depends on the texts of a call."""
-    update: str = ""
-    """The digest of the file whose queries are taken over; empty without one."""
 
     def __post_init__(self) -> None:
         if self.block < 1:
             raise VizslaError(f"a batch has 1 document or more, not {self.block}")
 
-    def difference(self, other: ExpansionSettings, *, generation_only: bool = False) -> tuple[str, str] | None:
-        """The first difference, as (what this has, what the other has) in words; None if there is none.
-
-        `generation_only`: only the generator, what it reads and how it samples.
-        """
+    def difference(self, other: ExpansionSettings) -> tuple[str, str] | None:
+        """The first difference, as (what this has, what the other has) in words; None if there is none."""
         if self.digest != other.digest:
             if self.generator != other.generator:
                 return f"the generator {self.generator}", f"the generator {other.generator}"
@@ -56,12 +51,8 @@ class ExpansionSettings:
                 return (f"{mine} queries", f"{theirs}") if field.name == "texts" else (f"{word} {mine}", f"{theirs}")
         if self.fields != other.fields:
             return f"the fields {'/'.join(self.fields)}", "/".join(other.fields)
-        if generation_only:
-            return None
         if self.block != other.block:
             return f"batches of {self.block}", f"{other.block}"
-        if self.update != other.update:
-            return _update(self.update), _update(other.update, another=bool(self.update))
         return None
 
     def write(self, file: Path) -> None:
@@ -94,9 +85,3 @@ class ExpansionSettings:
 def settings_file(output: Path) -> Path:
     """The file of settings beside a file of expanded documents."""
     return output.with_name(output.name + ENDING)
-
-
-def _update(digest: str, *, another: bool = False) -> str:
-    if not digest:
-        return "no --update"
-    return "--update with another file, or the file has changed" if another else "--update"

@@ -11,7 +11,7 @@ Fields = Mapping[str, Any] | str
 """A document as a model sees it: fields by name, or a text, which counts as the field `text`."""
 
 QUERIES = "queries"
-"""The field that `vizsla expand` writes: a list of generated queries."""
+"""The field that `vizsla queries generate` writes: a list of generated queries."""
 
 
 def check_fields(fields: object) -> None:

@@ -28,7 +28,9 @@ def average_models(folders: Sequence[str | Path], documents: Iterable[Document],
     from vizsla.neural.weights import read_weights
 
     if len(folders) < 2:
-        raise VizslaError("name two models or more, as in: vizsla average seed-0 seed-1 seed-2 --corpus FILE -o DIR")
+        raise VizslaError(
+            "name two models or more, as in: vizsla models average seed-0 seed-1 seed-2 --corpus FILE -o DIR"
+        )
     models = [_learned_sparse(folder) for folder in folders]
     arrays = [read_weights(model.network.folder) for model in models]
     first = models[0]

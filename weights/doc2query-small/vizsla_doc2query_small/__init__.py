@@ -1,3 +1,3 @@
-"""The weights of doc2query-small, in the folder model. Vizsla reads them by name: vizsla expand."""
+"""The weights of doc2query-small, in the folder model. Vizsla reads them by name: vizsla queries generate."""
 
 from __future__ import annotations

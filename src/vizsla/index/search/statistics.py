@@ -86,7 +86,7 @@ def vector_blocks(searcher: Searcher) -> Iterator[VectorBlock]:
     if any(isinstance(part, MatchPart) for part in parts):
         raise VizslaError(f"{searcher.own.model.name} has vectors in posting lists, which cannot be exported")
     if not parts:
-        raise VizslaError(f"{searcher.own.model.name} has no dense or token vectors; export its terms as jsonl or npz")
+        raise VizslaError(f"{searcher.own.model.name} has no dense or token vectors; export its terms as jsonl")
     for segment, alive in zip(snapshot.segments, snapshot.alive, strict=True):
         for first in range(0, len(segment), _DOCUMENTS):
             last = min(first + _DOCUMENTS, len(segment))

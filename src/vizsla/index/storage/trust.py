@@ -32,6 +32,6 @@ def remember(sha256: str) -> None:
     except OSError as e:
         warnings.warn(
             f"{_folder()}: cannot be written to ({e.strerror}), so other processes will not search what was built here "
-            "until 'vizsla trust' is run",
+            "until 'vizsla vectors trust' is run",
             stacklevel=2,
         )

@@ -389,7 +389,8 @@ def _replaced(path: Path) -> CollectionError:
 
 def _no_queries(model: Model) -> VizslaError:
     return VizslaError(
-        f"{model.name} reads generated queries, and no document has the field {QUERIES!r}; write it with vizsla expand"
+        f"{model.name} reads generated queries, and no document has the field {QUERIES!r}; write it with "
+        "vizsla queries generate"
     )
 
 

@@ -136,8 +136,8 @@ def _expanded(corpus: Iterable[Document], settings: CrossEncoderDataSettings) ->
         )
     if not any(QUERIES in document.content for document in documents):
         raise VizslaError(
-            f"the documents have no field {QUERIES!r} with generated queries; write it with vizsla expand, or name "
-            "judged queries with --dataset"
+            f"the documents have no field {QUERIES!r} with generated queries; write it with vizsla queries generate or "
+            "name judged queries with --dataset"
         )
     return documents
 
@@ -278,7 +278,7 @@ class CrossEncoderKind(TrainedKind[CrossEncoderSettings]):
 
     def usage(self, output: Path) -> str:
         """A command that reranks with the model."""
-        return f"vizsla rerank DIR --run RUN --queries QUERIES --reranker {output} -o OUT"
+        return f"vizsla run rerank DIR --run RUN --queries QUERIES --reranker {output} -o OUT"
 
 
 def cross_encoder_network(base_model: str, seed: int = 0, layers: int = 0) -> Base:

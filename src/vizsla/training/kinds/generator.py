@@ -312,5 +312,5 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
     def usage(self, output: Path) -> str:
         """A command that uses the generator."""
         if self.settings.data.task == "query":
-            return f"vizsla expand SOURCE -o FILE --model {output}"
+            return f"vizsla queries generate SOURCE -o FILE --model {output}"
         return f'vizsla search DIR QUERY --expand "gar(generator={output})"'

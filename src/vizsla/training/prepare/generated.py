@@ -128,8 +128,8 @@ def queries_of(documents: Sequence[Document], settings: GeneratedQueries, folder
             given[number] = record[QUERIES]
     elif len(missing) == len(given):
         raise VizslaError(
-            f"the documents have no field {QUERIES!r} with generated queries; write it with vizsla expand, or name a "
-            "generator with --generator"
+            f"the documents have no field {QUERIES!r} with generated queries; write it with vizsla queries generate or "
+            "name a generator with --generator"
         )
     return [list(_distinct(queries or ())) for queries in given]
 

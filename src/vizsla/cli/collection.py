@@ -1,13 +1,16 @@
-"""vizsla info: what an index holds."""
+"""vizsla info, delete, compact and verify: what an index holds, and how it is looked after."""
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from vizsla.cli import console, options
-from vizsla.cli.opening import open_writable
+from vizsla.cli.options import open_writable
+from vizsla.errors import InputError, VizslaError
 
 
 def info(
@@ -42,7 +45,9 @@ def _cluster_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("collection", f"{facts['collection']}, {console.count(facts['shards'], 'shard')} x {facts['replicas']}")
     )
     if facts["kept"]:
-        rows.append(("kept", f"{', '.join(facts['kept'])}; vizsla revert goes back, --drop-old of upload removes them"))
+        rows.append(
+            ("kept", f"{', '.join(facts['kept'])}; vizsla qdrant revert goes back, upload --drop-old removes them")
+        )
     who = facts["writer"]
     writer = "" if who is None else f", process {who['process']} on {who['host']} writes since {who['since']}"
     rows.append(("status", facts["status"] + writer))
@@ -94,7 +99,7 @@ def _token_vectors(facts: dict[str, Any]) -> str:
     text += f"; {facts['kind']}"
     if facts["built_segments"]:
         text += f", {facts['centroids']:,} centroids in {console.count(facts['built_segments'], 'segment')}, "
-        text += f"{console.size(facts['structure_bytes'])}; recall not measured (vizsla ann-recall)"
+        text += f"{console.size(facts['structure_bytes'])}; recall not measured (vizsla vectors recall)"
     if small := facts["exact_segments"]:
         text += f"; {console.count(small, 'segment')} too small for it, searched exactly"
     return text
@@ -110,3 +115,87 @@ def _vectors(facts: dict[str, Any]) -> str:
     if built or facts["kind"].startswith(("hnsw", "ivf", "pq")):
         text += f"; {console.count(small, 'segment')} too small for it, searched exactly" if small else ""
     return text
+
+
+def delete(
+    index: options.Writable,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="The ids of the documents.")] = None,
+    ids_file: Annotated[
+        Path | None, typer.Option("--ids", metavar="FILE", help="A file with one id per line; - is standard input.")
+    ] = None,
+    filter: options.Filter = None,
+) -> None:
+    """Delete documents by id, or those that meet a filter."""
+    to_delete = [*(ids or []), *(_read_ids(ids_file) if ids_file is not None else [])]
+    if not to_delete and filter is None:
+        raise VizslaError("say which documents to delete: ids, a file of ids with --ids, or --filter")
+    if filter is not None and (ids or ids_file is not None):
+        raise VizslaError("give ids or --filter, not both")
+    with open_writable(index) as opened:
+        deleted = opened.delete(to_delete) if filter is None else opened.delete(filter=filter)
+        opened.commit()
+    missing = len(set(to_delete)) - deleted if filter is None else 0
+    not_there = f"; {missing:,} of the ids {'was' if missing == 1 else 'were'} not there" if missing else ""
+    console.remark(f"{console.count(deleted, 'document')} deleted{not_there}")
+
+
+def _read_ids(file: Path) -> list[str]:
+    """The ids in a file, one per line."""
+    try:
+        text = console.read_input() if str(file) == "-" else file.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise InputError("this file does not exist", file=str(file)) from None
+    except IsADirectoryError:
+        raise InputError("this is a folder, not a file", file=str(file)) from None
+    except UnicodeDecodeError:
+        raise InputError("this is not a UTF-8 text file", file=str(file)) from None
+    return [line for line in text.replace("\r\n", "\n").split("\n") if line]  # ids may have other line ends in them
+
+
+def compact(
+    index: options.IndexFolder,
+    memory: options.Memory = options.DEFAULT_MEMORY,
+    vector_index: options.VectorIndex = None,
+    positions: options.Positions = None,
+) -> None:
+    """Rewrite an index without deleted documents, as one segment.
+
+    --vector-index also changes how dense vectors are stored and searched from now on, --positions whether the index
+    stores where words stand.
+    """
+    from vizsla.index import Index
+
+    started = time.perf_counter()
+    with Index.open(index, memory=console.parse_size(memory)) as opened:
+        before = opened.info()["index_bytes"]
+        opened.compact(vector_index, positions=positions)
+        after = opened.info()["index_bytes"]
+    seconds = time.perf_counter() - started
+    console.remark(f"from {console.size(before)} to {console.size(after)} in {seconds:.1f} s")
+
+
+_DAMAGED = 1
+
+
+def verify(index: options.IndexFolder, as_json: options.Json = False) -> None:
+    """Check that no file of an index is damaged.
+
+    Every file is compared with its hash, and with the others. Exits with 1 if something is wrong.
+    """
+    from vizsla.cli.results import count_documents
+    from vizsla.index import Index
+    from vizsla.index import verify as verify_index
+
+    if not index.is_dir():
+        raise InputError("this folder does not exist", file=str(index))
+    problems = verify_index(index)
+    if as_json:
+        console.print_json({"path": str(index), "problems": problems})
+    elif problems:
+        for problem in problems:
+            console.line(problem)
+    else:
+        with Index.open(index) as opened:
+            console.remark(f"all is well: {count_documents(opened)}, every file as it was written")
+    if problems:
+        raise typer.Exit(_DAMAGED)

@@ -1,4 +1,4 @@
-"""vizsla ann-recall: what share of the exact top k an approximate vector search finds, and how fast."""
+"""vizsla vectors: the recall of approximate vector search, and indexes of other machines that faiss may open."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vizsla.cli import console, options
 MOST_QUERIES = 1000  # enough for a stable figure
 
 
-def ann_recall(
+def recall(
     index: options.IndexFolder,
     queries: options.Queries,
     search_params: Annotated[
@@ -69,3 +69,18 @@ def _bytes(place: int, facts: dict[str, int]) -> str:
     """What a search reads: the vectors and, unless it is the exact search in the first row, the vector index."""
     vectors, structure = console.size(facts["vector_bytes"]), facts["structure_bytes"]
     return f"{vectors} + {console.size(structure)}" if place and structure else vectors
+
+
+def trust(index: options.IndexFolder) -> None:
+    """Allow faiss to open an index that another machine has built.
+
+    faiss does not check what it reads. Trust an index only if you know who has built it.
+    """
+    from vizsla.index import Index, trust_vector_indexes
+
+    with Index.open(index) as opened:
+        count = trust_vector_indexes(opened)
+    if count:
+        console.remark(f"{console.count(count, 'structure')} for approximate search may be opened from now on")
+    else:
+        console.remark("this index has no structures for approximate search; there is nothing to trust")
