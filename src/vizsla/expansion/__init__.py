@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from vizsla.expansion.expanding import ExpansionReport, count_documents, expand
-from vizsla.expansion.filtering import FilterReport, QueryFilter, filter_queries
-from vizsla.expansion.presets import PRESETS
-from vizsla.expansion.scoring import ModelScorer, QueryScorer, RerankerScorer
-from vizsla.expansion.settings import ExpansionSettings
+from vizsla.expansion.expanding import PRESETS, ExpansionReport, ExpansionSettings, count_documents, expand
+from vizsla.expansion.filtering import (
+    FilterReport,
+    ModelScorer,
+    QueryFilter,
+    QueryScorer,
+    RerankerScorer,
+    filter_queries,
+)
 
 __all__ = [
     "PRESETS",

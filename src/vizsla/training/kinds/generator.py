@@ -13,7 +13,7 @@ import numpy as np
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.evaluation.answers import has_answer
-from vizsla.expansion.records import queries_of
+from vizsla.expansion.output import queries_of
 from vizsla.models import field_text
 from vizsla.models.generator import TextGenerator, generator_folder, open_generator
 from vizsla.neural.checkpoints.bart import bart_checkpoint, is_plain_bart, read_quantised, start_arrays, write_quantised
