@@ -281,16 +281,6 @@ def test_folders_that_are_no_index(tmp_path: Path) -> None:
         Index.open(other)
 
 
-def test_another_format_is_refused(folder: Path, documents: Records) -> None:
-    build(folder, documents).close()
-    connection = sqlite3.connect(folder / "index.db")
-    connection.execute("UPDATE meta SET value = '99' WHERE key = 'format'")
-    connection.commit()
-    connection.close()
-    with pytest.raises(CollectionError, match="format 99, this version reads format 6; upgrade Vizsla"):
-        Index.open(folder)
-
-
 def test_create_removes_nothing_it_should_not(tmp_path: Path, documents: Records) -> None:
     precious = tmp_path / "thesis"
     precious.mkdir()

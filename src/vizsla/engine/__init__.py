@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         Exact,
         Plaid,
         VectorIndex,
-        read_vector_index,
     )
     from vizsla.engine.vector_rows import ScaledRows, VectorRows, convert_rows, storage_of
     from vizsla.engine.weighting import Weighting, Weightings
@@ -92,7 +91,6 @@ _HOMES = {
     "living_frequencies": "living",
     "number_dtype": "residual_rows",
     "processors": "threads",
-    "read_vector_index": "vector_indexes",
     "rows_with_all": "row_search",
     "rows_with_any": "row_search",
     "rows_with_phrase": "term_sequences",
@@ -155,7 +153,6 @@ __all__ = [
     "living_frequencies",
     "number_dtype",
     "processors",
-    "read_vector_index",
     "rows_with_all",
     "rows_with_any",
     "rows_with_phrase",

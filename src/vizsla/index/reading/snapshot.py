@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vizsla.datasets import Splitter
-from vizsla.engine import DamagedSegmentError, Segment, SegmentList, read_vector_index
+from vizsla.engine import DamagedSegmentError, Segment, SegmentList, VectorIndex
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.reading.documents import DocumentStore
@@ -21,7 +21,6 @@ from vizsla.index.storage import arrays, checksums, database, id_files, living, 
 from vizsla.index.storage.folder import recover
 from vizsla.index.storage.id_files import SegmentIds
 from vizsla.index.storage.living import Living
-from vizsla.index.storage.schema import WITH_IDS
 from vizsla.models import DenseComponent, Model, TokenComponent, TokenMatchComponent
 from vizsla.text.stored_ids import StoredIds
 
@@ -42,10 +41,9 @@ class _StoredSegment:
         self.listed = listed
         same = before if before is not None and _lasting(before.facts) == _lasting(facts) else None
         self.segment: Segment = same.segment if same else segment_files.read_segment(path, name, facts)
-        self.ids: StoredIds | None = same.ids if same else id_files.read_ids(path, name, facts)
+        self.ids: StoredIds = same.ids if same else id_files.read_ids(path, name, facts)
         self.living: Living = Living(path, name, facts, listed, same.living if same else None)
-        fits = self.ids is None or len(self.ids) == len(self.segment)
-        if not fits or not self.living.fits(self.segment):
+        if len(self.ids) != len(self.segment) or not self.living.fits(self.segment):
             raise CollectionError(f"{path}: segment {name} is damaged: its arrays contradict each other")
 
 
@@ -111,7 +109,7 @@ class Snapshot:
                 raise database.damaged(self.path, f"{problem} is not what was written")
         self._stamp = database.stamp(self.path) if self.connection.is_unlocked else None
         self.splitter = Splitter(*self.meta["passages"]) if self.meta["passages"] else None
-        self.vector_index = read_vector_index(self.meta.get(database.DENSE))
+        self.vector_index = VectorIndex.parse(self.meta[database.DENSE])
         self.model = self._model(previous)
         self._stored = self._read_segments(rows, previous)
         self.segments = SegmentList([s.segment for s in self._stored])
@@ -130,15 +128,8 @@ class Snapshot:
         }
 
     def _ids(self) -> list[SegmentIds]:
-        """The ids of the documents of each segment; those of format 3 and earlier are in the database alone."""
-        stored = [s for s in self._stored if len(s.segment)]
-        for s in stored:
-            if s.ids is None:
-                if self.meta["format"] > WITH_IDS:
-                    raise database.damaged(self.path, f"segment {s.name} has no ids")
-                with database.using_sqlite(self.path):
-                    s.ids = id_files.collect_ids(self.connection.db, s.segment.numbers)
-        return [SegmentIds(s.segment.numbers, s.ids, s.living.alive) for s in stored if s.ids is not None]
+        """The ids of the documents of each segment."""
+        return [SegmentIds(s.segment.numbers, s.ids, s.living.alive) for s in self._stored if len(s.segment)]
 
     def _model(self, previous: Snapshot | None) -> Model:
         """The model; if it has not changed, the one that is open already, since opening a network takes long."""

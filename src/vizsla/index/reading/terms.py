@@ -12,7 +12,7 @@ from vizsla.engine import DamagedSegmentError, Segment
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database, term_table
 from vizsla.index.storage.living import Living
-from vizsla.index.storage.term_blocks import Term, stored_terms
+from vizsla.index.storage.term_blocks import Term, TermBlocks, stored_terms
 
 MAX_CACHED = 100_000
 
@@ -53,8 +53,7 @@ class TermTable(CachedTerms):
         self._connection = connection
         self._segments = segments
         self._living = living
-        with database.using_sqlite(connection.path):
-            self._blocks = term_table.open_blocks(connection.db)
+        self._blocks = TermBlocks()
 
     def _find(self, space: int, terms: Sequence[str]) -> list[tuple[int, int]]:
         path = self._connection.path

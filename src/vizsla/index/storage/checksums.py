@@ -10,18 +10,17 @@ import hashlib
 import json
 import re
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from vizsla.index.storage.schema import WITH_IDS
 from vizsla.index.storage.term_blocks import stored_terms
 from vizsla.plain_data import parse_json
 
 KEY = "checksums"
-"""The key of the sums in the table `meta`; an index of format 2 lacks it until its next commit."""
+"""The key of the sums in the table `meta`."""
 
 TABLES = ("documents", "terms", "deletions", "meta", "segments")
 _MODULUS = 1 << 64
@@ -29,10 +28,6 @@ _AT_ONCE = 4096  # rows
 _DOCUMENTS = (
     "SELECT number, metadata, NULL FROM documents WHERE {0} "
     "UNION ALL SELECT number, NULL, fields FROM contents WHERE {0}"
-)
-_EARLIER_DOCUMENTS = (  # of format 5 and earlier
-    "SELECT number, id, generation, metadata, fields FROM documents LEFT JOIN contents USING (number) "
-    "WHERE generation <= ?"
 )
 
 
@@ -56,10 +51,19 @@ def _sum(texts: Iterable[str]) -> int:
 class Checksums:
     """The checksums of the next commit: those of the last commit, changed row by row."""
 
-    def __init__(self, db: sqlite3.Connection, generation: int) -> None:
-        """Start from the last commit, number `generation`; rows of unfinished commits must be removed first."""
-        sums = read_checksums(db) or compute_checksums(db, generation, None)
-        self._sums: dict[str, int] = {name: int(sums[name], 16) for name in ("documents", "terms", "deletions")}
+    def __init__(self, sums: Mapping[str, int]) -> None:
+        self._sums = {name: sums.get(name, 0) for name in ("documents", "terms", "deletions")}
+
+    @classmethod
+    def of_nothing(cls) -> Checksums:
+        """The checksums of an index without rows."""
+        return cls({})
+
+    @classmethod
+    def of_last_commit(cls, db: sqlite3.Connection) -> Checksums:
+        """Those that the database holds."""
+        stored = read_checksums(db)
+        return cls({name: int(stored[name], 16) for name in ("documents", "terms", "deletions")})
 
     def add(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Count added rows of `documents` (number, metadata and fields), `terms` or `deletions`."""
@@ -93,19 +97,10 @@ def _written(total: int) -> str:
     return f"{total % _MODULUS:016x}"
 
 
-def compute_checksums(db: sqlite3.Connection, generation: int, next_term: int | None) -> dict[str, Any]:
+def compute_checksums(db: sqlite3.Connection, generation: int, next_term: int) -> dict[str, Any]:
     """The checksums of a commit, from all its rows; terms from the number `next_term` on do not belong to it."""
-    version, next_number = (
-        int(db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()[0])
-        for key in ("format", "next_number")
-    )
-    if version <= WITH_IDS:
-        documents = db.execute(_EARLIER_DOCUMENTS, (generation,))
-    else:
-        documents = db.execute(_DOCUMENTS.format("number < ?"), (next_number, next_number))
-    if next_term is None:
-        ((next_term,),) = db.execute("SELECT value FROM meta WHERE key = 'next_term'").fetchall()
-        next_term = int(next_term)
+    ((next_number,),) = db.execute("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'next_number'").fetchall()
+    documents = db.execute(_DOCUMENTS.format("number < ?"), (next_number, next_number))
     terms = (term for term in stored_terms(db) if type(term.number) is int and term.number < next_term)
     deletions = db.execute("SELECT number, generation FROM deletions WHERE generation <= ?", (generation,))
     tables = {"documents": documents, "terms": terms, "deletions": deletions}
@@ -113,10 +108,10 @@ def compute_checksums(db: sqlite3.Connection, generation: int, next_term: int | 
     return {**sums, **_small_tables(db, generation), "next_term": next_term, "generation": generation}
 
 
-def read_checksums(db: sqlite3.Connection) -> dict[str, Any] | None:
-    """The stored checksums of the last commit; None for an index of format 2, which stores no checksums."""
-    row = db.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchone()
-    stored: dict[str, Any] | None = parse_json(row[0]) if row else None
+def read_checksums(db: sqlite3.Connection) -> dict[str, Any]:
+    """The stored checksums of the last commit."""
+    ((text,),) = db.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchall()
+    stored: dict[str, Any] = parse_json(text)
     return stored
 
 
@@ -130,8 +125,6 @@ def are_checksums(value: Any) -> bool:
 def wrong_table(db: sqlite3.Connection, generation: int) -> str | None:
     """The name of the first small table whose checksum is wrong; None if all are right."""
     stored = read_checksums(db)
-    if stored is None:
-        return None
     actual = _small_tables(db, generation)
     ((next_term,),) = db.execute("SELECT value FROM meta WHERE key = 'next_term'").fetchall()
     if int(next_term) < stored["next_term"] or stored["generation"] != generation:

@@ -28,9 +28,7 @@ from vizsla.index.storage.locks import FileLock
 from vizsla.index.storage.schema import (
     FORMAT,
     META,
-    READABLE,
     SCHEMA,
-    WITHOUT_CHECKSUMS,
     are_statistics,
     expected_tables,
     is_count,
@@ -42,9 +40,9 @@ FILE = "index.db"
 LOG = FILE + "-wal"
 JOURNAL = FILE + "-journal"
 LOCK = "writer.lock"
-POSITIONS = "positions"  # the key that says whether positions of words are stored; an index without it has none
-DENSE = "dense"  # the key of the vector index; an index without it searches all vectors in 32-bit floats
-NOTES = "notes"  # the key of what `Writer.set_note` stores
+POSITIONS = "positions"  # the key that says whether positions of words are stored
+DENSE = "dense"  # the key of the vector index
+NOTES = "notes"  # the key of what `Writer.set_note` stores, if it has stored anything
 
 
 class using_sqlite(forking.inside_sqlite):
@@ -198,10 +196,10 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
         version = None
     if type(version) is not int:
         raise CollectionError(f"{path}: this is not a Vizsla index ({FILE} is something else)")
-    if version not in READABLE:
+    if version != FORMAT:
         advice = "upgrade Vizsla to open it" if version > FORMAT else "build it again"
         raise CollectionError(f"{path}: the index has format {version}, this version reads format {FORMAT}; {advice}")
-    if tables != expected_tables(version):
+    if tables != expected_tables():
         raise CollectionError(f"{path}: {FILE} is damaged (its tables are not those of an index)")
 
 
@@ -235,7 +233,7 @@ def create(path: Path, meta: dict[str, Any]) -> None:
             initial = {"format": FORMAT, "uuid": uuid4().hex, "generation": 0, "next_number": 0, "next_term": 0}
             for key, value in {**initial, **meta}.items():
                 set_meta(connection, key, value)
-            checksums.Checksums(connection, 0).store(connection, 0, 0)
+            checksums.Checksums.of_nothing().store(connection, 0, 0)
             connection.execute("COMMIT")
         finally:
             connection.close()
@@ -254,12 +252,15 @@ def set_meta(connection: sqlite3.Connection, key: str, value: Any) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
 
 
-_OPTIONAL_META: dict[str, Callable[[Any], bool]] = {
+_META: dict[str, Callable[[Any], bool]] = {
+    **META,
     DENSE: lambda v: isinstance(v, str),
     POSITIONS: lambda v: isinstance(v, bool),
-    NOTES: lambda v: isinstance(v, dict),
-    term_blocks.FOLDED: is_count,
     checksums.KEY: checksums.are_checksums,
+}
+_OPTIONAL_META: dict[str, Callable[[Any], bool]] = {
+    NOTES: lambda v: isinstance(v, dict),
+    term_blocks.FOLDED: is_count,  # after the first commit
 }
 
 
@@ -270,9 +271,8 @@ def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
         meta = {key: parse_settings(value) for key, value in rows}
     except (ValueError, TypeError):
         raise damaged(path, "meta holds something that is not JSON") from None
-    required = () if meta.get("format") == WITHOUT_CHECKSUMS else (checksums.KEY,)
-    optional = {key: is_valid for key, is_valid in _OPTIONAL_META.items() if key in meta or key in required}
-    for key, is_valid in {**META, **optional}.items():
+    optional = {key: is_valid for key, is_valid in _OPTIONAL_META.items() if key in meta}
+    for key, is_valid in {**_META, **optional}.items():
         if key not in meta or not is_valid(meta[key]):
             raise damaged(path, f"{key} in meta is not valid")
     return meta
@@ -299,7 +299,7 @@ def sweep(connection: sqlite3.Connection) -> None:
     for table in ("deletions", "segments"):
         connection.execute(f"DELETE FROM {table} WHERE generation > ?", (generation,))
     sums = checksums.read_checksums(connection)
-    if sums is not None and sums["next_term"] < get_meta(connection, "next_term"):
+    if sums["next_term"] < get_meta(connection, "next_term"):
         connection.execute("DELETE FROM terms WHERE number >= ?", (sums["next_term"],))
         set_meta(connection, "next_term", sums["next_term"])
     connection.execute("COMMIT")

@@ -25,12 +25,10 @@ from vizsla.index.storage.locks import FileLock
 
 BUILDING = "building.lock"
 """A lock in the folder of an index that is being built; it is removed when the index is complete."""
-_SEALS = ("index.seal", "index.seal.new")  # of earlier versions
 _OWN_NAMES = frozenset(
     (
         *(database.FILE + ending for ending in ("", "-wal", "-shm", ".new", ".new-wal", ".new-shm", ".new-journal")),
         *(database.LOCK + ending for ending in ("", "-journal", "-wal", "-shm")),
-        *_SEALS,
         BUILDING,
         arrays.FOLDER,
         "model",
@@ -248,13 +246,6 @@ def _sweep(folder: Path) -> None:
             with suppress(CollectionError):  # somebody is still using it
                 database.lock_for_writing(leftover, wait=0.0).release()
                 shutil.rmtree(leftover, ignore_errors=True)
-
-
-def remove_seal(folder: Path) -> None:
-    """Remove the files of earlier versions that are outdated after a commit."""
-    for name in _SEALS:
-        with suppress(OSError):  # no version reads them any more
-            (folder / name).unlink(missing_ok=True)
 
 
 def _never_committed(folder: Path) -> bool:

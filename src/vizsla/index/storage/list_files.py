@@ -1,8 +1,6 @@
 """Posting lists as files of a segment.
 
-Their directories are in `groups` and `records`, see `ListDirectory`. Segments of earlier formats are packed when they
-are opened: those of format 5 have small lists without bitmaps, in `small_postings`, and those of format 4 have
-directories in four plain arrays, too.
+Their directories are in `groups` and `records`, see `ListDirectory`.
 """
 
 from __future__ import annotations
@@ -13,48 +11,28 @@ from pathlib import Path
 
 import numpy as np
 
-from vizsla.engine import BlockTable, DamagedSegmentError, ListDirectory, MergedPostingLists, PostingLists
-from vizsla.errors import CollectionError
+from vizsla.engine import BlockTable, ListDirectory, MergedPostingLists, PostingLists
 from vizsla.index.storage.arrays import ArrayFile, Facts, read_array, write_array
 
 _DIRECTORY = ("groups", "records")
-_TABLE = ("terms", "runs", "windows", "starts")  # the directory in format 4 and earlier
 _COUNTS = ("|u1", "<u2", "<u4")
 ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
     "groups": (2, ("<u4",)),
     "records": (1, ("|u1",)),
-    "terms": (1, ("<u4",)),
-    "runs": (1, ("<u4",)),
-    "windows": (1, ("<u2",)),
-    "starts": (1, ("<u4",)),
     "postings": (1, ("<u2",)),
     "blocks": (1, ("<u2",)),
     "values": (1, (*_COUNTS, "<f4")),
     "tops": (1, ("<f8",)),
 }
 """The number of dimensions and the allowed types of each array."""
-POSTINGS = ("large_postings", "large_values", "large_tops")
-"""The files that every segment has."""
-_BLOCKS, _PLAIN_BLOCKS = "small_blocks", "small_postings"  # the latter in format 5 and earlier
 KINDS = (
-    *POSTINGS,
-    _BLOCKS,
-    _PLAIN_BLOCKS,
-    *(f"{kind}_{part}" for kind in ("small", "large") for part in (*_DIRECTORY, *_TABLE)),
+    "small_blocks",
+    "large_postings",
+    "large_values",
+    "large_tops",
+    *(f"{kind}_{part}" for kind in ("small", "large") for part in _DIRECTORY),
 )
-
-
-def are_complete(facts: Mapping[str, Facts]) -> bool:
-    """Whether a segment has the directories of its lists, either new ones or old ones."""
-    present = {part for part in (*_DIRECTORY, *_TABLE) for kind in ("small", "large") if f"{kind}_{part}" in facts}
-    both = all((f"small_{part}" in facts) == (f"large_{part}" in facts) for part in present)
-    blocks = (_BLOCKS in facts) != (_PLAIN_BLOCKS in facts) and not (_BLOCKS in facts and _TABLE[0] in present)
-    return both and blocks and present in (set(_DIRECTORY), set(_TABLE))
-
-
-def are_packed(facts: Mapping[str, Facts]) -> bool:
-    """Whether the lists of a segment are as this format has them."""
-    return _BLOCKS in facts
+"""The files, which every segment has."""
 
 
 def write_lists(folder: Path, kind: str, lists: PostingLists) -> dict[str, Facts]:
@@ -100,17 +78,9 @@ def _write(folder: Path, kind: str, arrays: Mapping[str, np.ndarray]) -> dict[st
 
 def read_lists(path: Path, segment: str, facts: Mapping[str, Facts], kind: str) -> PostingLists:
     """Map the small or the large posting lists of a segment into memory."""
-    has_table = f"{kind}_{_TABLE[0]}" in facts
-    parts = {part: read_array(path, segment, facts[f"{kind}_{part}"]) for part in (_TABLE if has_table else _DIRECTORY)}
-    is_plain = kind == "small" and _PLAIN_BLOCKS in facts
-    postings = read_array(path, segment, facts[f"{kind}_{'postings' if is_plain else _postings_part(kind)}"])
+    parts = {part: read_array(path, segment, facts[f"{kind}_{part}"]) for part in _DIRECTORY}
+    postings = read_array(path, segment, facts[f"{kind}_{_postings_part(kind)}"])
     values, maxima = np.zeros(0, np.uint8), np.zeros(0)
     if kind == "large":
         values, maxima = (read_array(path, segment, facts[f"{kind}_{part}"]) for part in ("values", "tops"))
-    try:
-        if has_table or is_plain:
-            table = BlockTable.plain(*parts.values()) if has_table else ListDirectory(**parts).unpack()
-            return PostingLists.of_plain(table, postings, values, maxima)
-    except DamagedSegmentError:
-        raise CollectionError(f"{path}: segment {segment} is damaged: its arrays contradict each other") from None
     return PostingLists(ListDirectory(**parts), postings, values, maxima)

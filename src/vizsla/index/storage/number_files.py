@@ -2,7 +2,7 @@
 
 Documents that were added one after the other have neighbouring numbers. A long array of them is stored as *runs*: the
 first number of each run, and how many it has. So a segment of a million documents takes a few bytes instead of four
-million. Segments of format 4 and earlier have all numbers, as short ones do.
+million.
 """
 
 from __future__ import annotations

@@ -11,33 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 FORMAT = 6
-READABLE = (2, 3, 4, 5, 6)
-"""Format 2 has no checksums, format 3 no ids in segments, format 4 no blocks of terms, format 5 ids in the database; a
-writer makes it the present format before its first change. Format 4 and earlier have plain arrays as directories of
-posting lists, format 5 and earlier no bitmaps in them; new segments have packed directories and bitmaps."""
-WITH_IDS = 5
-"""The last format that has ids in the database."""
-WITHOUT_BLOCKS = 4
-WITHOUT_CHECKSUMS = 2
+"""Every change of the format raises this number; an index with another number is refused."""
 
-DOCUMENTS = """CREATE TABLE documents (
-    number INTEGER PRIMARY KEY,      -- insertion number: never changes, never used again
-    metadata TEXT NOT NULL           -- a JSON object: what filters look at; a document without any has no row
-)"""
-"""The statement that creates the table of documents."""
-
-EARLIER_DOCUMENTS = """
+SCHEMA = """
 CREATE TABLE documents (
     number INTEGER PRIMARY KEY,      -- insertion number: never changes, never used again
-    id TEXT NOT NULL,
-    generation INTEGER NOT NULL,
-    metadata TEXT                    -- a JSON object, NULL for an empty one: what filters look at
+    metadata TEXT NOT NULL           -- a JSON object: what filters look at; a document without any has no row
 );
-CREATE INDEX documents_by_id ON documents (id);
-"""
-"""The statements that created the same table in format 5 and earlier, and its index."""
-
-_OTHERS = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE contents (number INTEGER PRIMARY KEY, fields TEXT NOT NULL);  -- a JSON object: what the model reads
 CREATE TABLE deletions (number INTEGER PRIMARY KEY, generation INTEGER NOT NULL);
@@ -54,9 +34,6 @@ CREATE TABLE segments (
     statistics TEXT NOT NULL,        -- JSON: living documents; per namespace documents, total_length, longest
     files TEXT NOT NULL              -- JSON: per array its file, bytes, sha256, type and shape
 ) WITHOUT ROWID;
-"""
-
-TERM_BLOCKS = """
 CREATE TABLE term_blocks (           -- terms that were moved from the table terms
     namespace INTEGER NOT NULL,
     first TEXT NOT NULL,             -- the first term of the block
@@ -64,26 +41,18 @@ CREATE TABLE term_blocks (           -- terms that were moved from the table ter
     PRIMARY KEY (namespace, first)
 );
 """
-"""The statement that creates the table that format 5 adds."""
-
-SCHEMA = f"{DOCUMENTS};{_OTHERS}{TERM_BLOCKS}"
 """The statements that create the tables.
 
 SQLite stores their text, comments included, and an index with another text is refused: change it only with the format.
 """
 
 
-def earlier_schema(version: int) -> str:
-    """The statements that created the tables of an earlier format."""
-    return EARLIER_DOCUMENTS + _OTHERS + (TERM_BLOCKS if version > WITHOUT_BLOCKS else "")
-
-
 @functools.cache
-def expected_tables(version: int) -> frozenset[tuple[str, str, str | None]]:
-    """Type, name and SQL of the tables and indexes of a database of a format, as SQLite lists them."""
+def expected_tables() -> frozenset[tuple[str, str, str | None]]:
+    """Type, name and SQL of the tables and indexes of the database, as SQLite lists them."""
     connection = sqlite3.connect(":memory:")
     try:
-        connection.executescript(SCHEMA if version == FORMAT else earlier_schema(version))
+        connection.executescript(SCHEMA)
         return frozenset(connection.execute("SELECT type, name, sql FROM sqlite_master"))
     finally:
         connection.close()
@@ -112,7 +81,7 @@ def are_statistics(value: Any) -> bool:
 
 
 META: dict[str, Callable[[Any], bool]] = {
-    "format": lambda v: v in READABLE,
+    "format": lambda v: v == FORMAT,
     "uuid": lambda v: isinstance(v, str),
     "generation": is_count,
     "next_number": is_count,

@@ -55,14 +55,14 @@ from vizsla.index.storage.arrays import (
 from vizsla.text.stored_ids import StoredIds
 
 DOCUMENT_PARTS = ("lengths", "sizes")
-PARTS = (*DOCUMENT_PARTS, *list_files.POSTINGS)
+PARTS = (*DOCUMENT_PARTS, *list_files.KINDS)
 DENSE, CODES, SCALES, ANN = "dense_", "codes_", "scales_", "near_"  # followed by the number of the namespace
 TOKENS = "tokens_"  # where the token vectors of each document begin; the vectors are in the files of dense ones
 
 _COUNTS = ("|u1", "<u2", "<u4")
 _ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
     **number_files.ARRAY_TYPES,
-    "lengths": (2, _COUNTS),
+    "lengths": (2, ("|u1", "<u4")),
     "sizes": (2, _COUNTS),
     **list_files.ARRAY_TYPES,
     **match_files.ARRAY_TYPES,
@@ -87,9 +87,7 @@ def check_facts(segment: Any, facts: Any) -> bool:
         return False
     if not all(part in facts for part in PARTS) or (living.ALIVE in facts) != (living.FREQUENCIES in facts):
         return False
-    if not all(
-        files.are_complete(facts) for files in (number_files, list_files, match_files, sequence_files, id_files)
-    ):
+    if not all(files.are_complete(facts) for files in (number_files, match_files, sequence_files, id_files)):
         return False
     codes, scales, plain, tokens = (
         {part.removeprefix(kind) for part in facts if part.startswith(kind)} for kind in (CODES, SCALES, DENSE, TOKENS)
@@ -235,12 +233,6 @@ def write_sequences(
     """Write the term sequences of the documents of a segment, piece by piece."""
     with _writing(path, segment, new=False) as folder:
         return sequence_files.write_sequences(folder, f"{space}-{generation}", space, pieces)
-
-
-def write_ids(path: Path, segment: str, generation: int, ids: StoredIds) -> dict[str, Facts]:
-    """Write the ids of the documents of a segment that lacks them."""
-    with _writing(path, segment, new=False) as folder:
-        return id_files.write_ids(folder, generation, ids)
 
 
 def without(facts: Mapping[str, Facts], kinds: tuple[str, ...]) -> dict[str, Facts]:

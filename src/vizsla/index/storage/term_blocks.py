@@ -106,11 +106,6 @@ def _find_in_text(text: str, term: str) -> int | None:
         raise DamagedTermsError from None
 
 
-def has_blocks(db: sqlite3.Connection) -> bool:
-    """Whether a database has blocks; those of format 4 and earlier have none until the next commit."""
-    return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'term_blocks'").fetchone() is not None
-
-
 class TermBlocks:
     """The blocks of one commit, or of a transaction in which no term is moved; what was read of them is kept."""
 
@@ -145,10 +140,8 @@ class TermBlocks:
         return _find_in_text(text, term)
 
 
-def find_terms(
-    db: sqlite3.Connection, namespace: int, terms: Sequence[str], blocks: TermBlocks | None
-) -> dict[str, int]:
-    """The numbers of those terms that the index has; `blocks`: None if it has no blocks."""
+def find_terms(db: sqlite3.Connection, namespace: int, terms: Sequence[str], blocks: TermBlocks) -> dict[str, int]:
+    """The numbers of those terms that the index has."""
     found: dict[str, int] = {}
     if len(terms) < _FEW:
         for term in terms:
@@ -157,19 +150,18 @@ def find_terms(
         for a in range(0, len(terms), _MANY):
             chunk = terms[a : a + _MANY]
             found.update(db.execute(_FIND_MANY, (namespace, *chunk, *[chunk[0]] * (_MANY - len(chunk)))))
-    if blocks is not None:
-        for term in terms:
-            number = None if term in found else blocks.find(db, namespace, term)
-            if number is not None:
-                found[term] = number
+    for term in terms:
+        number = None if term in found else blocks.find(db, namespace, term)
+        if number is not None:
+            found[term] = number
     return found
 
 
 def has_terms(db: sqlite3.Connection, namespace: int) -> bool:
     """Whether an index has any terms of a namespace."""
-    tables = ("terms", "term_blocks") if has_blocks(db) else ("terms",)
     find = "SELECT 1 FROM {} WHERE namespace = ? LIMIT 1"
-    return any(db.execute(find.format(table), (namespace,)).fetchone() is not None for table in tables)
+    found = (db.execute(find.format(table), (namespace,)).fetchone() for table in ("terms", "term_blocks"))
+    return any(row is not None for row in found)
 
 
 def _merged(stored: Iterator[Term], new: Iterator[Row]) -> Iterator[Row]:
@@ -197,7 +189,7 @@ def stored_terms(
         raise DamagedTermsError
     rows = db.execute(f"SELECT namespace, term, number FROM terms WHERE {bounds} ORDER BY namespace, term", values)
     new = map(Term._make, rows)
-    if not has_blocks(db) or db.execute("SELECT 1 FROM term_blocks LIMIT 1").fetchone() is None:
+    if db.execute("SELECT 1 FROM term_blocks LIMIT 1").fetchone() is None:
         return new
     return merge(_in_blocks(db, namespace, beginning, end), new, key=lambda t: (t.namespace, t.term.encode()))
 

@@ -22,18 +22,13 @@ def _term_number(number: Any, path: Path) -> int:
 
 
 def find_terms(
-    connection: sqlite3.Connection, path: Path, namespace: int, terms: Iterable[str], blocks: TermBlocks | None
+    connection: sqlite3.Connection, path: Path, namespace: int, terms: Iterable[str], blocks: TermBlocks
 ) -> list[int]:
-    """The numbers of terms; -1 for one that the index does not have. `blocks`: as from `open_blocks`."""
+    """The numbers of terms; -1 for one that the index does not have."""
     wanted = list(terms)
     with reading_terms(path):
         found = term_blocks.find_terms(connection, namespace, wanted, blocks)
     return [_term_number(found.get(term), path) for term in wanted]
-
-
-def open_blocks(connection: sqlite3.Connection) -> TermBlocks | None:
-    """The blocks of terms; None for an index that has none."""
-    return TermBlocks() if term_blocks.has_blocks(connection) else None
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import CollectionError
-from vizsla.index.storage import arrays, database, list_files, living, segment_files, sequence_files
+from vizsla.index.storage import arrays, database, living, segment_files, sequence_files
 from vizsla.index.writing.segment_state import OpenSegments, SegmentState
 from vizsla.index.writing.sequences import SequenceBuilder
 from vizsla.index.writing.token_indexes import TokenIndexes
@@ -126,8 +126,6 @@ class Compaction:
     def _is_compact(self, start: int, end: int) -> bool:
         first = self._entries[start]
         store = self._vector_index.store
-        if not list_files.are_packed(first.files):  # of an earlier format
-            return False
         if any(storage_of(lists.vectors) != token_store(store) for lists in first.segment.matches.values()):
             return False
         stored = {(store, storage_of(rows)) for rows in first.segment.dense.values()}

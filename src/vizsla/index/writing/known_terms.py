@@ -29,10 +29,9 @@ class KnownTerms:
 
     def begin(self, db: sqlite3.Connection) -> None:
         """Begin a transaction, in which nothing has been changed yet."""
-        sums = checksums.read_checksums(db)
-        total = None if sums is None else str(sums["terms"])
+        total = str(checksums.read_checksums(db)["terms"])
         folded = database.get_meta(db, term_blocks.FOLDED)
-        if total is None or total != self._sum:
+        if total != self._sum:
             self.forget()
         if folded != self._folded:  # terms have been moved to other blocks
             self._blocks = None

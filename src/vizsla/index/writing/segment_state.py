@@ -43,7 +43,6 @@ class OpenSegments:
         known, ids = self._ids.get(name, (None, None))
         if ids is None or known != wanted:
             stored = id_files.read_ids(path, name, files)
-            assert stored is not None
             ids = SegmentIds(number_files.read_numbers(path, name, files, len(stored)), stored)
             self.remember_ids(name, files, ids)
         return ids

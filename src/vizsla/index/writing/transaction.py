@@ -17,13 +17,11 @@ import numpy as np
 
 from vizsla.datasets import RawLines
 from vizsla.datasets.passages import Splitter, document_of
-from vizsla.engine import VectorIndex, read_vector_index
+from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError, VizslaError, kind_of
 from vizsla.index.storage import database, forking, log, segment_files
 from vizsla.index.storage.checksums import Checksums
-from vizsla.index.storage.folder import remove_seal
 from vizsla.index.storage.id_files import SegmentIds
-from vizsla.index.storage.upgrading import upgrade
 from vizsla.index.writing.analysing import Analysis
 from vizsla.index.writing.analysis import AnalysedBatch
 from vizsla.index.writing.buffer import Buffer
@@ -101,7 +99,6 @@ class WriteTransaction:
     def _begin(self) -> None:
         """Remove what an interrupted writer has left, and begin the next commit."""
         database.sweep(self._db)
-        upgrade(self._db, self._path)
         current = database.get_meta(self._db, "generation")
         self.base = current
         """The generation of the last commit."""
@@ -114,10 +111,10 @@ class WriteTransaction:
             segment_files.sweep_segments(self._path, live)
         self._opened.are_swept = False
         self._db.execute("BEGIN IMMEDIATE")
-        self._checksums = Checksums(self._db, current)
+        self._checksums = Checksums.of_last_commit(self._db)
         self._ids = DocumentIds(self._path, self._db, self._generation, self._next_number, self._opened)
         self._rows = DocumentRows(self._path, self._db, self._checksums, self._generation, self._splitter, self._ids)
-        self._vector_index = read_vector_index(database.get_meta(self._db, database.DENSE))
+        self._vector_index = VectorIndex.parse(database.get_meta(self._db, database.DENSE))
         self.notes: dict[str, Any] = database.get_meta(self._db, database.NOTES) or {}
         """What is noted with the next commit, by name."""
         self._opened.terms.begin(self._db)
@@ -331,7 +328,6 @@ class WriteTransaction:
             self._store_fitted_weights()
             self._checksums.store(self._db, self._generation, database.get_meta(self._db, "next_term"))
             self._check_in_place()
-            remove_seal(self._path)
             database.mark_finished(self._db, self._generation)
             just_before()
             log.commit(self._db, self._path)
