@@ -132,7 +132,7 @@ def content(folder: Path) -> tuple[list[str], dict[str, list[tuple[object, ...]]
 def test_any_number_of_threads_builds_the_same_index(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, model: str, store: bool
 ) -> None:
-    monkeypatch.setattr("vizsla.index.storage.term_blocks._MIN_FOLDED", 100)
+    monkeypatch.setattr("vizsla.index.storage.terms._MIN_FOLDED", 100)
     threads = []
     submit = ThreadPoolExecutor.__init__
     monkeypatch.setattr(ThreadPoolExecutor, "__init__", lambda pool, n: (threads.append(n), submit(pool, n))[1])

@@ -17,7 +17,7 @@ from vizsla import Index
 from vizsla.engine import build_segment, frequencies_without, living_frequencies
 from vizsla.engine.deleted_rows import frequencies_in_rows
 from vizsla.index import is_outdated, verify
-from vizsla.index.storage import database, living, log, segment_files, term_blocks
+from vizsla.index.storage import database, living, log, segment_files, terms
 from vizsla.index.writing import transaction
 from vizsla.models import parse_model
 
@@ -299,7 +299,7 @@ def words_of(index: Index, words: list[str]) -> list[set[str]]:
 @pytest.mark.parametrize("folding", [1, 1 << 20])
 def test_kept_terms_are_those_of_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folding: int) -> None:
     """Two writers take turns, with changes that are discarded, and terms that move to blocks: each keeps its terms."""
-    monkeypatch.setattr(term_blocks, "_MIN_FOLDED", folding)
+    monkeypatch.setattr(terms, "_MIN_FOLDED", folding)
     folder, rng = tmp_path / "my.index", np.random.default_rng(0)
     expected: dict[str, set[str]] = {}
     with Index.create(folder) as one, Index.open(folder) as other:

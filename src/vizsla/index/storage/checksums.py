@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.index.storage.term_blocks import stored_terms
 from vizsla.plain_data import parse_json
 
 KEY = "checksums"
@@ -97,13 +96,18 @@ def _written(total: int) -> str:
     return f"{total % _MODULUS:016x}"
 
 
-def compute_checksums(db: sqlite3.Connection, generation: int, next_term: int) -> dict[str, Any]:
-    """The checksums of a commit, from all its rows; terms from the number `next_term` on do not belong to it."""
+def compute_checksums(
+    db: sqlite3.Connection, generation: int, terms: Iterable[tuple[int, str, int]], next_term: int
+) -> dict[str, Any]:
+    """The checksums of a commit, from all its rows; `terms`: all that are stored, see `terms.stored_terms`.
+
+    Terms from the number `next_term` on do not belong to the commit.
+    """
     ((next_number,),) = db.execute("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'next_number'").fetchall()
     documents = db.execute(_DOCUMENTS.format("number < ?"), (next_number, next_number))
-    terms = (term for term in stored_terms(db) if type(term.number) is int and term.number < next_term)
+    own = (term for term in terms if type(term[2]) is int and term[2] < next_term)
     deletions = db.execute("SELECT number, generation FROM deletions WHERE generation <= ?", (generation,))
-    tables = {"documents": documents, "terms": terms, "deletions": deletions}
+    tables = {"documents": documents, "terms": own, "deletions": deletions}
     sums = {name: f"{row_sum(rows):016x}" for name, rows in tables.items()}
     return {**sums, **_small_tables(db, generation), "next_term": next_term, "generation": generation}
 

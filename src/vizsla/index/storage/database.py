@@ -22,7 +22,7 @@ from uuid import uuid4
 import numpy as np
 
 from vizsla.errors import CollectionError
-from vizsla.index.storage import checksums, exiting, forking, living, term_blocks
+from vizsla.index.storage import checksums, exiting, forking, living
 from vizsla.index.storage.arrays import Facts, sync_folder
 from vizsla.index.storage.locks import FileLock
 from vizsla.index.storage.schema import (
@@ -42,6 +42,7 @@ JOURNAL = FILE + "-journal"
 LOCK = "writer.lock"
 POSITIONS = "positions"  # the key that says whether positions of words are stored
 DENSE = "dense"  # the key of the vector index
+FOLDED = "folded_terms"  # the key of how many terms are in blocks, after the first commit
 NOTES = "notes"  # the key of what `Writer.set_note` stores, if it has stored anything
 
 
@@ -260,7 +261,7 @@ _META: dict[str, Callable[[Any], bool]] = {
 }
 _OPTIONAL_META: dict[str, Callable[[Any], bool]] = {
     NOTES: lambda v: isinstance(v, dict),
-    term_blocks.FOLDED: is_count,  # after the first commit
+    FOLDED: is_count,
 }
 
 

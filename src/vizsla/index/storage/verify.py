@@ -23,11 +23,10 @@ from vizsla.index.storage import (
     living,
     model_files,
     segment_files,
-    term_blocks,
-    term_table,
 )
 from vizsla.index.storage.folder import absolute, recover
 from vizsla.index.storage.living import Living
+from vizsla.index.storage.terms import reading_terms, stored_terms
 from vizsla.models import Model
 from vizsla.plain_data import parse_json
 from vizsla.text.stored_ids import StoredIds
@@ -93,8 +92,8 @@ def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
             yield f"{path}: {database.FILE} is damaged ({finding})"
     generation = meta["generation"]
     expected = checksums.read_checksums(db)
-    with term_table.reading_terms(path):
-        actual = checksums.compute_checksums(db, generation, expected["next_term"])
+    with reading_terms(path):
+        actual = checksums.compute_checksums(db, generation, stored_terms(db), expected["next_term"])
     for table in checksums.TABLES:
         if actual[table] != expected[table]:
             yield f"{path}: {database.FILE} is damaged: {table} is not what was written"
@@ -108,10 +107,10 @@ def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
             if not is_valid:
                 yield f"{path}: document number {number} is damaged in {database.FILE}"
     spaces, terms = len(meta["model"].get("parts") or ()), meta["next_term"]
-    with term_table.reading_terms(path):
+    with reading_terms(path):
         count = sum(
             type(number) is not int or not 0 <= number < terms or namespace not in range(spaces)
-            for namespace, _, number in term_blocks.stored_terms(db)
+            for namespace, _, number in stored_terms(db)
         )
     if count:
         yield f"{path}: {count:,} terms have an invalid number or namespace"

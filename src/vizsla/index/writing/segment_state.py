@@ -13,7 +13,7 @@ from vizsla.engine import Segment
 from vizsla.index.storage import arrays, id_files, living, number_files, segment_files
 from vizsla.index.storage.id_files import SegmentIds
 from vizsla.index.storage.living import Living
-from vizsla.index.writing.known_terms import KnownTerms
+from vizsla.index.writing.term_numbers import KnownTerms
 from vizsla.text.stored_texts import StoredTexts
 
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from vizsla.engine import HOLE, Segment, TermSequences
 from vizsla.errors import CollectionError
-from vizsla.index.storage import term_table
 from vizsla.index.storage.stored_json import stored_fields
-from vizsla.index.storage.term_blocks import TermBlocks
+from vizsla.index.storage.terms import TermBlocks, find_terms
 from vizsla.models import BM25, SequenceEncoder
 
 _BATCH = 2000  # documents that are read at once
@@ -42,7 +41,7 @@ class SequenceBuilder:
     def _renumbered(self, numbers: np.ndarray) -> np.ndarray:
         """Terms by the numbers of the index, given those of the lexicon."""
         new = self._encoder.lexicon.terms[len(self._numbers) :]
-        own = np.array(term_table.find_terms(self._db, self._path, self._space, new, TermBlocks()), np.int64)
+        own = np.array(find_terms(self._db, self._path, self._space, new, TermBlocks()), np.int64)
         if (own < 0).any():
             raise CollectionError(f"{self._path}: a word of a stored text is not indexed; run 'vizsla verify'")
         self._numbers = np.concatenate([self._numbers, own.astype(np.uint32)])

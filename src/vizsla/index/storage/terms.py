@@ -12,16 +12,17 @@ import sqlite3
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from heapq import merge
 from itertools import chain, groupby
 from json.encoder import encode_basestring as _encode
 from operator import itemgetter
+from pathlib import Path
 from typing import NamedTuple
 
+from vizsla.index.storage import database
 from vizsla.plain_data import parse_json
 
-FOLDED = "folded_terms"
-"""The key in the table `meta` that says how many terms are in blocks."""
 BLOCK = 128
 _LONGEST = 1 << 16  # characters of a block, after which it ends early
 _MOST_BYTES = 1 << 26  # of a block when it is decompressed; no block of ours comes near
@@ -38,7 +39,16 @@ _KEPT = 1024  # decompressed blocks, of 2 kB each
 
 
 class DamagedTermsError(Exception):
-    """Terms are not what was written; the caller, who knows the index, reports it."""
+    """Terms are not what was written; `reading_terms` names the index."""
+
+
+@contextmanager
+def reading_terms(path: Path) -> Iterator[None]:
+    """A context for reading terms: damage becomes one sentence that names the index."""
+    try:
+        yield
+    except DamagedTermsError:
+        raise database.damaged(path, "its terms are not what was written") from None
 
 
 class Term(NamedTuple):
@@ -140,7 +150,7 @@ class TermBlocks:
         return _find_in_text(text, term)
 
 
-def find_terms(db: sqlite3.Connection, namespace: int, terms: Sequence[str], blocks: TermBlocks) -> dict[str, int]:
+def _find_stored(db: sqlite3.Connection, namespace: int, terms: Sequence[str], blocks: TermBlocks) -> dict[str, int]:
     """The numbers of those terms that the index has."""
     found: dict[str, int] = {}
     if len(terms) < _FEW:
@@ -155,6 +165,19 @@ def find_terms(db: sqlite3.Connection, namespace: int, terms: Sequence[str], blo
         if number is not None:
             found[term] = number
     return found
+
+
+def find_terms(
+    db: sqlite3.Connection, path: Path, namespace: int, terms: Iterable[str], blocks: TermBlocks
+) -> list[int]:
+    """The numbers of terms; -1 for one that the index does not have."""
+    wanted = list(terms)
+    with reading_terms(path):
+        found = _find_stored(db, namespace, wanted, blocks)
+    numbers = [found.get(term, -1) for term in wanted]
+    if not all(type(number) is int and -1 <= number < 1 << 32 for number in numbers):
+        raise database.damaged(path, "a term has an invalid number")
+    return numbers
 
 
 def has_terms(db: sqlite3.Connection, namespace: int) -> bool:
@@ -222,30 +245,6 @@ def is_foldable(next_term: int, folded: int) -> bool:
     return next_term - folded >= max(_MIN_FOLDED, folded // _SHARE)
 
 
-def fold_terms(
-    db: sqlite3.Connection,
-    next_term: int,
-    folded: int,
-    new: Iterable[Row] = (),
-    packed: Sequence[Block] | None = None,
-    *,
-    whole: bool,
-) -> int:
-    """Move the terms of the table to blocks if they are many, or if `whole`; returns how many are in blocks now.
-
-    `new`: terms that are not in the table yet, in order; they go to the table or to the blocks. `packed`: the blocks
-    of all terms, if somebody has made them already.
-    """
-    if next_term == folded or not (whole or is_foldable(next_term, folded)):
-        insert_terms(db, new)
-        return folded
-    blocks = packed if packed is not None else list(pack_terms(_merged(stored_terms(db), iter(new))))
-    db.execute("DELETE FROM term_blocks")
-    db.execute("DELETE FROM terms")
-    db.executemany("INSERT INTO term_blocks VALUES (?, ?, ?)", blocks)
-    return next_term
-
-
 def pack_terms(terms: Iterable[Row]) -> Iterator[Block]:
     """Namespace, first term and content of each block of sorted terms."""
     for namespace, own in groupby(terms, itemgetter(0)):
@@ -259,3 +258,28 @@ def pack_terms(terms: Iterable[Row]) -> Iterator[Block]:
                 block, size = [], 0
         if block:
             yield namespace, block[0][0], pack_block(block)
+
+
+def fold_terms(
+    db: sqlite3.Connection,
+    path: Path,
+    new: Iterable[Row] = (),
+    packed: Sequence[Block] | None = None,
+    *,
+    whole: bool,
+) -> None:
+    """Add new terms, in order, and move all to blocks if they are many, or if `whole`; part of a commit.
+
+    `packed`: the blocks of all terms, if somebody has made them already.
+    """
+    next_term, folded = database.get_meta(db, "next_term"), database.get_meta(db, database.FOLDED) or 0
+    if next_term == folded or not (whole or is_foldable(next_term, folded)):
+        insert_terms(db, new)
+    else:
+        with reading_terms(path):
+            blocks = packed if packed is not None else list(pack_terms(_merged(stored_terms(db), iter(new))))
+        db.execute("DELETE FROM term_blocks")
+        db.execute("DELETE FROM terms")
+        db.executemany("INSERT INTO term_blocks VALUES (?, ?, ?)", blocks)
+        folded = next_term
+    database.set_meta(db, database.FOLDED, folded)
