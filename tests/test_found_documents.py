@@ -19,8 +19,8 @@ from vizsla import Index
 from vizsla.errors import CollectionError
 from vizsla.index import verify
 from vizsla.index.reading.documents import DocumentStore
+from vizsla.index.storage.stored_ids import DamagedTextsError, StoredIds, StoredTexts
 from vizsla.runs import Document
-from vizsla.text.stored_texts import DamagedTextsError, StoredTexts
 from written import records
 
 IDS = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(["", "\n", "a\nb", "\0", "é" * 300])
@@ -49,13 +49,13 @@ def test_stored_texts_give_back_what_was_stored(texts: list[str], data: st.DataO
     assert stored.fit()
     assert len(stored) == len(texts)
     rows = data.draw(st.lists(st.integers(0, len(texts) - 1), max_size=20)) if texts else []
-    assert stored.at(np.array(rows, np.int64)) == [texts[row] for row in rows]
+    assert StoredIds(stored).at(np.array(rows, np.int64)) == [texts[row] for row in rows]
 
 
 @pytest.mark.parametrize("row", [-1, 3, 1 << 40])
 def test_a_row_that_is_not_there(row: int) -> None:
     with pytest.raises(DamagedTextsError):
-        StoredTexts.of(["a", "b", "c"]).at(np.array([0, row]))
+        StoredIds(StoredTexts.of(["a", "b", "c"])).at(np.array([0, row]))
 
 
 @given(st.data())
@@ -65,7 +65,7 @@ def test_damaged_texts_are_noticed_or_read_without_a_crash(data: st.DataObject) 
     array = arrays[data.draw(st.sampled_from(sorted(arrays)))]
     array[data.draw(st.integers(0, len(array) - 1))] = data.draw(st.integers(0, 255))
     with suppress(DamagedTextsError):
-        assert len(StoredTexts(**arrays).at(np.arange(100))) == 100
+        assert len(StoredIds(StoredTexts(**arrays)).at(np.arange(100))) == 100
 
 
 # When documents are read

@@ -32,7 +32,7 @@ from vizsla.engine import (
 )
 from vizsla.errors import CollectionError
 from vizsla.index.storage import (
-    id_files,
+    document_ids,
     list_files,
     living,
     match_files,
@@ -52,7 +52,7 @@ from vizsla.index.storage.arrays import (
     sync_folder,
     write_array,
 )
-from vizsla.text.stored_ids import StoredIds
+from vizsla.index.storage.stored_ids import StoredIds
 
 DOCUMENT_PARTS = ("lengths", "sizes")
 PARTS = (*DOCUMENT_PARTS, *list_files.KINDS)
@@ -74,7 +74,7 @@ _ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
     TOKENS: (1, ("<i8",)),
     **token_files.ARRAY_TYPES,
     **sequence_files.ARRAY_TYPES,
-    **id_files.ARRAY_TYPES,
+    **document_ids.ARRAY_TYPES,
 }
 """The number of dimensions and the allowed types of each array: numbers of fixed size, never objects."""
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{12}")
@@ -87,7 +87,7 @@ def check_facts(segment: Any, facts: Any) -> bool:
         return False
     if not all(part in facts for part in PARTS) or (living.ALIVE in facts) != (living.FREQUENCIES in facts):
         return False
-    if not all(files.are_complete(facts) for files in (number_files, match_files, sequence_files, id_files)):
+    if not all(files.are_complete(facts) for files in (number_files, match_files, sequence_files, document_ids)):
         return False
     codes, scales, plain, tokens = (
         {part.removeprefix(kind) for part in facts if part.startswith(kind)} for kind in (CODES, SCALES, DENSE, TOKENS)
@@ -115,7 +115,7 @@ def _is_valid_entry(part: str, entry: Any) -> bool:
     if space is not None and space[1] == ANN:
         return isinstance(entry.get("built"), str) and bool(re.fullmatch(f"{part}-[0-9]+[.]faiss", name))
     space = space or match_files.FILE.fullmatch(part)
-    dated = (*living.FILES, *id_files.KINDS)  # what carries the number of a commit
+    dated = (*living.FILES, *document_ids.KINDS)  # what carries the number of a commit
     if space is None and part not in (*DOCUMENT_PARTS, *number_files.KINDS, *list_files.KINDS, *dated):
         return False
     later = (*token_files.KINDS, *sequence_files.ARRAY_TYPES)  # what a commit may add to a segment
@@ -140,7 +140,7 @@ def write_segment(path: Path, segment: str, arrays: Segment, ids: DatedIds) -> d
     """Write a new segment; returns the descriptions of its files."""
     with _writing(path, segment, new=True) as folder:
         written = {name: write_array(folder / f"{name}.npy", getattr(arrays, name)) for name in DOCUMENT_PARTS}
-        written |= number_files.write_numbers(folder, arrays.numbers) | id_files.write_ids(folder, *ids)
+        written |= number_files.write_numbers(folder, arrays.numbers) | document_ids.write_ids(folder, *ids)
         for kind, some in (("small", arrays.small), ("large", arrays.large)):
             written |= list_files.write_lists(folder, kind, some)
         for space, rows in arrays.dense.items():
@@ -158,7 +158,7 @@ def write_merged(path: Path, segment: str, merge: Merge, ids: DatedIds, chunk: i
     """Write a new segment from a merge, `chunk` postings at a time; `store`: the type of its dense vectors."""
     with _writing(path, segment, new=True) as folder:
         written = {name: write_array(folder / f"{name}.npy", getattr(merge, name)) for name in DOCUMENT_PARTS}
-        written |= number_files.write_numbers(folder, merge.numbers) | id_files.write_ids(folder, *ids)
+        written |= number_files.write_numbers(folder, merge.numbers) | document_ids.write_ids(folder, *ids)
         for kind, lists in (("small", merge.small), ("large", merge.large)):
             written |= list_files.write_merged_lists(folder, kind, lists, chunk)
         for space in merge.old[0].dense:

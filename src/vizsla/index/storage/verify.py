@@ -18,19 +18,18 @@ from vizsla.index.storage import (
     arrays,
     checksums,
     database,
+    document_ids,
     forking,
-    id_files,
     living,
     model_files,
     segment_files,
 )
 from vizsla.index.storage.folder import absolute, recover
 from vizsla.index.storage.living import Living
+from vizsla.index.storage.stored_ids import DamagedTextsError, StoredIds, StoredTexts
 from vizsla.index.storage.terms import reading_terms, stored_terms
 from vizsla.models import Model
 from vizsla.plain_data import parse_json
-from vizsla.text.stored_ids import StoredIds
-from vizsla.text.stored_texts import DamagedTextsError, StoredTexts
 
 ATTEMPTS = 5  # while a writer commits again and again
 
@@ -225,7 +224,7 @@ def _check_matches(path: Path, name: str, s: Segment) -> Iterator[str]:
 def _read_ids(path: Path, name: str, s: Segment, facts: dict[str, arrays.Facts]) -> StoredIds:
     """The ids of the documents of a segment."""
     damage = CollectionError(f"{path}: the ids of segment {name} are not those of its documents")
-    ids = id_files.read_ids(path, name, facts)
+    ids = document_ids.read_ids(path, name, facts)
     try:
         if len(ids) != len(s) or not ids.is_sound():
             raise damage

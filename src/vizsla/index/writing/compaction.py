@@ -26,12 +26,11 @@ from vizsla.engine import (
 )
 from vizsla.errors import CollectionError
 from vizsla.index.storage import arrays, database, living, segment_files, sequence_files
+from vizsla.index.storage.stored_ids import DamagedTextsError, StoredIds, StoredTexts
 from vizsla.index.writing.segment_state import OpenSegments, SegmentState
 from vizsla.index.writing.sequences import SequenceBuilder
 from vizsla.index.writing.token_indexes import TokenIndexes
 from vizsla.models import BM25, ExpandedBM25, Model, SparseComponent
-from vizsla.text.stored_ids import StoredIds
-from vizsla.text.stored_texts import DamagedTextsError, StoredTexts
 
 FACTOR = 8
 SMALLEST = 1000  # segments below this count as one class

@@ -21,13 +21,12 @@ from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError, VizslaError, kind_of
 from vizsla.index.storage import database, forking, log, segment_files
 from vizsla.index.storage.checksums import Checksums
-from vizsla.index.storage.id_files import SegmentIds
+from vizsla.index.storage.document_ids import SegmentIds
 from vizsla.index.writing.analysing import Analysis
 from vizsla.index.writing.analysis import AnalysedBatch
 from vizsla.index.writing.buffer import Buffer
 from vizsla.index.writing.compaction import Compaction
-from vizsla.index.writing.document_ids import DocumentIds
-from vizsla.index.writing.document_rows import DocumentRows
+from vizsla.index.writing.document_rows import DocumentIds, DocumentRows
 from vizsla.index.writing.segment_state import OpenSegments
 from vizsla.index.writing.term_numbers import TermNumbers
 from vizsla.models import QUERIES, SAMPLE, Model, fitted_description

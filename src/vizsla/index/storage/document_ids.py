@@ -15,8 +15,7 @@ import numpy as np
 from vizsla.datasets.passages import MARK
 from vizsla.errors import CollectionError
 from vizsla.index.storage.arrays import Facts, read_array, write_array
-from vizsla.text.stored_ids import SHORT, Rows, StoredIds
-from vizsla.text.stored_texts import StoredTexts
+from vizsla.index.storage.stored_ids import SHORT, Rows, StoredIds, StoredTexts
 
 _TEXTS = ("ids", "id_sizes", "id_starts")
 _RUNS, _ORDER = "id_runs", "id_order"
