@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from vizsla import Index
 from vizsla.errors import CollectionError
 from vizsla.index import verify
-from vizsla.index.storage import arrays, number_files
-from vizsla.index.storage.number_files import from_runs, to_runs
+from vizsla.index.storage import arrays, segment_files
 from vizsla.index.storage.schema import FORMAT
+from vizsla.index.storage.segment_files import from_runs, to_runs
 
 
 @pytest.mark.parametrize("number", [1, FORMAT - 1, FORMAT + 1, 99])
@@ -47,6 +47,6 @@ def test_runs_give_back_their_numbers(starts: set[int], length: int) -> None:
 def test_runs_of_other_documents_are_refused(tmp_path: Path, runs: list[list[int]]) -> None:
     folder = tmp_path / "segments" / "s"
     folder.mkdir(parents=True)
-    facts = {number_files.RUNS: arrays.write_array(folder / "number_runs.npy", np.array(runs, np.int64))}
+    facts = {"number_runs": arrays.write_array(folder / "number_runs.npy", np.array(runs, np.int64))}
     with pytest.raises(CollectionError, match="its arrays contradict each other"):
-        number_files.read_numbers(tmp_path, "s", facts, 4)
+        segment_files.read_numbers(tmp_path, "s", facts, 4)

@@ -11,6 +11,7 @@ import io
 import math
 import os
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -24,6 +25,11 @@ FOLDER = "segments"
 
 Facts = dict[str, Any]
 """The description of a file: its name in the folder of the segment, its bytes, sha256, type and shape."""
+
+
+def spaces_of(facts: Mapping[str, Facts], kind: str) -> set[str]:
+    """The numbers, as texts, of the namespaces that have a file of a kind."""
+    return {name.removeprefix(kind) for name in facts if name.startswith(kind)}
 
 
 def segment_folder(path: Path, segment: str) -> Path:

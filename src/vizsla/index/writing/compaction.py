@@ -25,7 +25,7 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import CollectionError
-from vizsla.index.storage import arrays, database, living, segment_files, sequence_files
+from vizsla.index.storage import arrays, database, living, segment_files, vector_files
 from vizsla.index.storage.stored_ids import DamagedTextsError, StoredIds, StoredTexts
 from vizsla.index.writing.segment_state import OpenSegments, SegmentState
 from vizsla.index.writing.sequences import SequenceBuilder
@@ -184,28 +184,26 @@ class Compaction:
             frequencies = frequencies_without(entry.segment, before, entry.gone)
         except DamagedSegmentError:
             raise CollectionError(f"{self._path}: segment {entry.name} is damaged; run 'vizsla verify'") from None
-        arrays = {living.ALIVE: entry.alive, living.FREQUENCIES: frequencies.astype(np.uint32)}
-        entry.files = {
-            **entry.files,
-            **segment_files.write_living(self._path, entry.name, self._generation, arrays),
-        }
+        with segment_files.writing_files(self._path, entry.name) as folder:
+            written = living.write_living(folder, self._generation, entry.alive, frequencies.astype(np.uint32))
+        entry.files = {**entry.files, **written}
         self.leaves_files = True
 
     def _build_ann_indexes(self, entry: SegmentState) -> None:
         """Build the missing ANN indexes of a segment, if it is large enough for them, and drop outdated ones."""
-        files = {name: facts for name, facts in entry.files.items() if not name.startswith(segment_files.ANN)}
+        files = {name: facts for name, facts in entry.files.items() if not name.startswith(vector_files.ANN)}
         for space, rows in entry.segment.dense.items():
             if space in entry.segment.matches:  # such vectors count together with tokens, which no ANN index knows
                 continue
             factory = self._vector_index.factory(len(rows), rows.shape[1])
-            present = entry.files.get(f"{segment_files.ANN}{space}")
+            present = entry.files.get(f"{vector_files.ANN}{space}")
             if factory is None:
                 continue
             if present is not None and present["built"] == factory:
-                files[f"{segment_files.ANN}{space}"] = present
+                files[f"{vector_files.ANN}{space}"] = present
             else:
-                target = self._path, entry.name, self._generation, space
-                files |= segment_files.write_ann_index(*target, factory, rows)
+                with segment_files.writing_files(self._path, entry.name) as folder:
+                    files |= vector_files.write_ann_index(folder, space, self._generation, factory, rows)
         self._set_files(entry, files)
 
     def _build_token_indexes(self, entry: SegmentState, whole: bool) -> None:
@@ -213,28 +211,30 @@ class Compaction:
         files, segments = entry.files, [e.segment for e in self._entries]
         for space, rows in entry.segment.tokens.items():
             if rows.lists is not None and not self._token_indexes.keeps(rows):
-                files = segment_files.without_token_index(files, space, vectors=False)
+                files = vector_files.without_token_index(files, space, vectors=False)
             try:
                 built = self._token_indexes.built(space, rows, segments, whole=whole)
             except DamagedSegmentError:
                 raise CollectionError(f"{self._path}: segment {entry.name} is damaged; run 'vizsla verify'") from None
             if built is not None:
                 coded = isinstance(built.vectors, ResidualRows)
-                files = segment_files.without_token_index(files, space, vectors=coded)
-                files |= segment_files.write_token_index(self._path, entry.name, self._generation, space, built)
+                files = vector_files.without_token_index(files, space, vectors=coded)
+                with segment_files.writing_files(self._path, entry.name) as folder:
+                    files |= vector_files.write_token_index(folder, space, self._generation, built)
         self._set_files(entry, files)
 
     def _build_sequences(self, entry: SegmentState) -> None:
         """Store the positions of words that a segment lacks, or drop them where the index shall have none."""
-        files = entry.files if self._positions else segment_files.without(entry.files, sequence_files.KINDS)
+        files = entry.files if self._positions else segment_files.without(entry.files, segment_files.SEQUENCE_FILES)
         for space, (_, component) in enumerate(self._model.parts):
             bm25 = component.bm25 if isinstance(component, ExpandedBM25) else component
-            if not self._positions or not isinstance(bm25, BM25) or f"{sequence_files.SEQUENCES}{space}" in files:
+            if not self._positions or not isinstance(bm25, BM25) or f"{segment_files.SEQUENCES}{space}" in files:
                 continue
             if space not in self._builders:
                 self._builders[space] = SequenceBuilder(self._path, self._db, space, bm25)
             pieces = self._builders[space].sequences(entry.segment)
-            files = files | segment_files.write_sequences(self._path, entry.name, self._generation, space, pieces)
+            with segment_files.writing_files(self._path, entry.name) as folder:
+                files = files | segment_files.write_sequences(folder, f"{space}-{self._generation}", space, pieces)
         self._set_files(entry, files)
 
     def _set_files(self, entry: SegmentState, files: dict[str, arrays.Facts]) -> None:

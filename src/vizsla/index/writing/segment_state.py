@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from vizsla.engine import Segment
-from vizsla.index.storage import arrays, document_ids, living, number_files, segment_files
+from vizsla.index.storage import arrays, document_ids, living, segment_files
 from vizsla.index.storage.document_ids import SegmentIds
 from vizsla.index.storage.living import Living
 from vizsla.index.storage.stored_ids import StoredTexts
@@ -43,7 +43,7 @@ class OpenSegments:
         known, ids = self._ids.get(name, (None, None))
         if ids is None or known != wanted:
             stored = document_ids.read_ids(path, name, files)
-            ids = SegmentIds(number_files.read_numbers(path, name, files, len(stored)), stored)
+            ids = SegmentIds(segment_files.read_numbers(path, name, files, len(stored)), stored)
             self.remember_ids(name, files, ids)
         return ids
 
