@@ -17,7 +17,7 @@ from vizsla import Index
 from vizsla.engine import build_segment, frequencies_without, living_frequencies
 from vizsla.engine.deleted_rows import frequencies_in_rows
 from vizsla.index import is_outdated, verify
-from vizsla.index.storage import database, living, log, segment_files, terms
+from vizsla.index.storage import database, living, segment_files, terms
 from vizsla.index.writing import transaction
 from vizsla.models import parse_model
 
@@ -26,7 +26,7 @@ SHORT = 100_000
 
 @pytest.fixture
 def short_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "MAX_BYTES", SHORT)
+    monkeypatch.setattr(database, "MAX_LOG_BYTES", SHORT)
 
 
 def add(index: Index, number: int, count: int = 40) -> None:

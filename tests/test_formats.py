@@ -15,7 +15,7 @@ from vizsla import Index
 from vizsla.errors import CollectionError
 from vizsla.index import verify
 from vizsla.index.storage import arrays, segment_files
-from vizsla.index.storage.schema import FORMAT
+from vizsla.index.storage.database import FORMAT
 from vizsla.index.storage.segment_files import from_runs, to_runs
 
 

@@ -13,7 +13,7 @@ from vizsla.errors import CollectionError
 from vizsla.index import Index, verify
 from vizsla.index.storage import database
 from vizsla.index.storage import terms as stored
-from vizsla.index.storage.schema import SCHEMA
+from vizsla.index.storage.database import SCHEMA
 from vizsla.index.storage.terms import (
     DamagedTermsError,
     TermBlocks,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vizsla import stopping
-from vizsla.index.storage import database, forking, log
+from vizsla.index.storage import database, forking
 
 _STEPS = 20_000  # of SQLite's machine between two looks at the stop flag: about a millisecond
 
@@ -68,7 +68,7 @@ class ReadConnection:
         other = _stoppable(database.connect(self.path, write=False))
         try:
             with database.using_sqlite(self.path):
-                if isinstance(other, database.Unlocked) or not log.shorten(other, self.path):
+                if isinstance(other, database.Unlocked) or not database.shorten_log(other, self.path):
                     return False
                 other.execute("BEGIN")
                 found = [database.get_meta(other, key) for key in ("uuid", "generation")]

@@ -19,9 +19,9 @@ from vizsla.engine.arrays import distinct
 from vizsla.errors import CollectionError
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database
+from vizsla.index.storage.database import damaged_document
 from vizsla.index.storage.document_ids import SegmentIds, find_in_segments, find_passages
 from vizsla.index.storage.stored_ids import DamagedTextsError, ids_at
-from vizsla.index.storage.stored_json import damaged_document
 from vizsla.runs import Document
 
 _MAX_SQL_VALUES = 30_000

@@ -17,9 +17,9 @@ from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.reading.documents import DocumentStore
 from vizsla.index.reading.terms import NamespaceStatistics, TermTable
 from vizsla.index.reading.watch import Watch
-from vizsla.index.storage import arrays, checksums, database, document_ids, living, log, model_files, segment_files
+from vizsla.index.storage import arrays, checksums, database, document_ids, living, segment_files
 from vizsla.index.storage.document_ids import SegmentIds
-from vizsla.index.storage.folder import recover
+from vizsla.index.storage.folder import check_model_folder, recover
 from vizsla.index.storage.living import Living
 from vizsla.index.storage.stored_ids import StoredIds
 from vizsla.models import DenseComponent, Model, TokenComponent, TokenMatchComponent
@@ -137,7 +137,7 @@ class Snapshot:
         if previous is not None and all(previous.meta[key] == self.meta[key] for key in same):
             return previous.model
         try:
-            model_files.check_model_folder(self.path / "model")
+            check_model_folder(self.path / "model")
             return Model.from_description(self.meta["model"], self.path / "model")
         except CollectionError:
             raise
@@ -233,7 +233,7 @@ class Snapshot:
     def leave_log(self) -> None:
         """Do not keep writers from beginning their log again, if it is long and this is the newest commit."""
         now = database.stamp(self.path, database.LOG)
-        if now == self._log_left or not log.is_long(self.path):
+        if now == self._log_left or not database.is_log_long(self.path):
             return
         with suppress(CollectionError):  # the log stays as it is, and the snapshot with it
             if self.connection.leave_log(self.meta["uuid"], self.generation):

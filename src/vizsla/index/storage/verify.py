@@ -21,10 +21,9 @@ from vizsla.index.storage import (
     document_ids,
     forking,
     living,
-    model_files,
     segment_files,
 )
-from vizsla.index.storage.folder import absolute, recover
+from vizsla.index.storage.folder import absolute, check_model_folder, model_files, recover
 from vizsla.index.storage.living import Living
 from vizsla.index.storage.stored_ids import DamagedTextsError, StoredIds, StoredTexts
 from vizsla.index.storage.terms import reading_terms, stored_terms
@@ -116,7 +115,7 @@ def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
 
 
 def _check_model(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) -> Iterator[str]:  # noqa: ARG001 (one shape)
-    model_files.check_model_folder(path / "model")
+    check_model_folder(path / "model")
     expected = meta["model_files"]
     for name, sha256 in expected.items():
         file = path / "model" / name
@@ -124,7 +123,7 @@ def _check_model(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) -> It
             yield f"{path}: model/{name} is missing"
         elif arrays.hash_file(file) != sha256:
             yield f"{path}: model/{name} is damaged: its content is not what was written"
-    for name, _ in model_files.model_files(path / "model"):
+    for name, _ in model_files(path / "model"):
         if name not in expected:
             yield f"{path}: model/{name} does not belong here"
 

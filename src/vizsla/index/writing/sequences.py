@@ -10,7 +10,7 @@ import numpy as np
 
 from vizsla.engine import HOLE, Segment, TermSequences
 from vizsla.errors import CollectionError
-from vizsla.index.storage.stored_json import stored_fields
+from vizsla.index.storage.database import stored_fields
 from vizsla.index.storage.terms import TermBlocks, find_terms
 from vizsla.models import BM25, SequenceEncoder
 

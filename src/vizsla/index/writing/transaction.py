@@ -19,7 +19,7 @@ from vizsla.datasets import RawLines
 from vizsla.datasets.passages import Splitter, document_of
 from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError, VizslaError, kind_of
-from vizsla.index.storage import database, forking, log, segment_files
+from vizsla.index.storage import database, forking, segment_files
 from vizsla.index.storage.checksums import Checksums
 from vizsla.index.storage.document_ids import SegmentIds
 from vizsla.index.writing.analysing import Analysis
@@ -106,7 +106,7 @@ class WriteTransaction:
         if not self._opened.are_swept:
             live = database.live_files(self._db, self._path)
             if any(segment_files.leftovers(self._path, live)):
-                log.overwrite(self._db)  # a commit that failed could otherwise come back, without its files
+                database.overwrite_log(self._db)  # a commit that failed could otherwise come back, without its files
             segment_files.sweep_segments(self._path, live)
         self._opened.are_swept = False
         self._db.execute("BEGIN IMMEDIATE")
@@ -270,7 +270,7 @@ class WriteTransaction:
         with self._storing():
             database.mark_finished(self._db, None)
             self._db.execute("COMMIT")
-            log.shorten(self._db, self._path)
+            database.shorten_log(self._db, self._path)
             self._db.execute("BEGIN IMMEDIATE")
         self._uncommitted = 0
 
@@ -329,7 +329,7 @@ class WriteTransaction:
             self._check_in_place()
             database.mark_finished(self._db, self._generation)
             just_before()
-            log.commit(self._db, self._path)
+            database.commit(self._db, self._path)
         self._opened.terms.committed(self._checksums.of_terms)
         self.changed = False
         shrink = compact or (self._generation == 1 and not self._rows.store_texts)
@@ -359,7 +359,7 @@ class WriteTransaction:
 
     def shorten_log(self) -> None:
         """Move a long write-ahead log into the database, as far as readers allow."""
-        log.shorten(self._db, self._path)
+        database.shorten_log(self._db, self._path)
 
     def empty_log(self) -> None:
         """Move the write-ahead log into the database and truncate it, as far as readers allow."""
