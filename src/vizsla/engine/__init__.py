@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
     from vizsla.engine.query import Query, TokenQuery
     from vizsla.engine.residual_rows import ResidualCodec, ResidualRows, code_bytes, number_dtype
-    from vizsla.engine.row_search import rows_with_all, rows_with_any, search_rows
+    from vizsla.engine.row_search import rows_with_a_score, rows_with_all, rows_with_any, search_rows
     from vizsla.engine.search import TopDocuments, search_among, search_many
     from vizsla.engine.segment import Segment, build_segment, by_document, fits_a_segment
     from vizsla.engine.segment_list import SegmentList
@@ -91,6 +91,7 @@ _HOMES = {
     "living_frequencies": "living",
     "number_dtype": "residual_rows",
     "processors": "threads",
+    "rows_with_a_score": "row_search",
     "rows_with_all": "row_search",
     "rows_with_any": "row_search",
     "rows_with_phrase": "term_sequences",
@@ -153,6 +154,7 @@ __all__ = [
     "living_frequencies",
     "number_dtype",
     "processors",
+    "rows_with_a_score",
     "rows_with_all",
     "rows_with_any",
     "rows_with_phrase",

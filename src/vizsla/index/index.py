@@ -19,8 +19,7 @@ from vizsla.index.creation import check_positions, create_index
 from vizsla.index.info import index_info
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.explain import explain
-from vizsla.index.search.highlight import Highlighter
-from vizsla.index.search.highlighting import highlighter
+from vizsla.index.search.highlight import Highlighter, highlighter
 from vizsla.index.search.plan import Search, SearchOptions
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.vector_indexes import check_change, check_vector_index

@@ -37,8 +37,7 @@ from vizsla.backends.qdrant.terms import TermLedger
 from vizsla.datasets import RawLines, documents_from
 from vizsla.errors import CollectionError
 from vizsla.index import Added
-from vizsla.index.writing.analysing import Analysis
-from vizsla.index.writing.analysis import AnalysedBatch
+from vizsla.index.writing.analysis import AnalysedBatch, Analysis
 from vizsla.models import Model
 from vizsla.runs import Document
 from vizsla.runs.documents import refusal

@@ -13,10 +13,9 @@ import numpy as np
 from vizsla.datasets import Splitter
 from vizsla.engine import DamagedSegmentError, Segment, SegmentList, VectorIndex
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index.reading.connection import ReadConnection
+from vizsla.index.reading.connection import ReadConnection, Watch
 from vizsla.index.reading.documents import DocumentStore
 from vizsla.index.reading.terms import NamespaceStatistics, TermTable
-from vizsla.index.reading.watch import Watch
 from vizsla.index.storage import arrays, checksums, database, document_ids, living, segment_files
 from vizsla.index.storage.document_ids import SegmentIds
 from vizsla.index.storage.folder import check_model_folder, recover

@@ -22,8 +22,7 @@ from vizsla.errors import CollectionError, VizslaError, kind_of
 from vizsla.index.storage import database, forking, segment_files
 from vizsla.index.storage.checksums import Checksums
 from vizsla.index.storage.document_ids import SegmentIds
-from vizsla.index.writing.analysing import Analysis
-from vizsla.index.writing.analysis import AnalysedBatch
+from vizsla.index.writing.analysis import AnalysedBatch, Analysis
 from vizsla.index.writing.buffer import Buffer
 from vizsla.index.writing.compaction import Compaction
 from vizsla.index.writing.document_rows import DocumentIds, DocumentRows
