@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scattered import ScatteredTokens
 from vizsla import Index
 from vizsla.engine import build_segment, frequencies_without, living_frequencies
-from vizsla.engine.deleted_rows import frequencies_in_rows
+from vizsla.engine.deletions import frequencies_in_rows
 from vizsla.index import is_outdated, verify
 from vizsla.index.storage import database, living, segment_files, terms
 from vizsla.index.writing import transaction

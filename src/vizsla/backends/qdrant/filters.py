@@ -9,8 +9,7 @@ from qdrant_client import models
 from vizsla.backends.qdrant.layout import DOCUMENT
 from vizsla.errors import VizslaError
 from vizsla.runs import Filter
-from vizsla.runs.conditions import Condition, Value, field_name
-from vizsla.runs.filters import element_tests, family_of
+from vizsla.runs.filters import Condition, Value, element_tests, family_of, field_name
 
 _EXACT = 1 << 53
 """Below it 64-bit floats, which a server compares numbers in, tell all whole numbers apart."""

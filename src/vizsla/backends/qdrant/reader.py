@@ -26,8 +26,7 @@ from vizsla.index.search.explain import ExplainedDocument, MatchedTokens, explai
 from vizsla.models import Component, Model, SparseComponent, Statistics, TokenComponent
 from vizsla.models.sparse_component import typed_terms
 from vizsla.runs import Explanation, Filter
-from vizsla.runs.conditions import Condition
-from vizsla.runs.field_names import SAMPLE, field_names, refuse_unknown_fields
+from vizsla.runs.filters import SAMPLE, Condition, field_names, refuse_unknown_fields
 
 _MAX_CACHED_MODELS = 8
 

@@ -22,7 +22,7 @@ from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.words import PhraseShape, WordPart, word_parts
 from vizsla.models import BM25
 from vizsla.runs import Filter
-from vizsla.runs.conditions import field_name, number, reads_as_number
+from vizsla.runs.filters import field_name, number, reads_as_number
 from vizsla.runs.query_language import (
     MAX_PHRASE,
     MUST,

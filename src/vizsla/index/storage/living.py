@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from vizsla.engine import Segment
-from vizsla.engine.deleted_rows import frequencies_in_rows
+from vizsla.engine.deletions import frequencies_in_rows
 from vizsla.index.storage.arrays import Facts, read_array, write_array
 
 ALIVE, FREQUENCIES = FILES = "alive", "frequencies"
