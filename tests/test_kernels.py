@@ -306,7 +306,7 @@ def test_a_library_is_stale_when_a_kernel_changes_and_not_before(checkout: Path)
     assert edited(f"{engine}/blocks.py", "RANGE_BITS = 14", "RANGE_BITS = 15")
     assert edited(f"{engine}/topk.py", "DIGIT = 256", "DIGIT = 128")
     assert edited(f"{engine}/stop_flag.py", "stop[0] -= 1", "stop[0] -= 2")
-    assert edited(f"{engine}/lanes.py", "_AT_ONCE = 16", "_AT_ONCE = 32")
+    assert edited(f"{engine}/intrinsics.py", "_AT_ONCE = 16", "_AT_ONCE = 32")
     assert edited(f"{engine}/vector_rows.py", '@njit("const uint16[:], uint32', '@njit("uint16[:], uint32')
     assert edited(f"{engine}/vector_rows.py", "Sign and fraction", "Signs and fractions") is False
     assert edited(f"{engine}/stop_flag.py", "def failure() -> Exception:", "def failure() -> BaseException:") is False

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from vizsla.errors import CollectionError
 from vizsla.index import Index, verify
-from vizsla.index.storage import database
 from vizsla.index.storage import terms as stored
 from vizsla.index.storage.database import SCHEMA
 from vizsla.index.storage.terms import (
@@ -55,12 +54,11 @@ def test_blocks_hold_what_a_table_holds(
         return
     db = sqlite3.connect(":memory:")
     db.executescript(SCHEMA)
-    done = 0
+    done, folded = 0, 0
     for cut in sorted(cuts):  # some terms, then a commit, and so on
         db.executemany("INSERT INTO terms VALUES (?, ?, ?)", rows[done:cut])
         done = max(done, min(cut, len(rows)))
-        database.set_meta(db, "next_term", done)
-        fold_terms(db, Path("i"), whole=True)
+        folded = fold_terms(db, Path("i"), done, folded, whole=True)
         assert db.execute("SELECT count(*) FROM terms").fetchone() == (0,)
     db.executemany("INSERT INTO terms VALUES (?, ?, ?)", rows[done:])
     by_bytes = sorted(rows, key=lambda row: (row[0], row[1].encode()))

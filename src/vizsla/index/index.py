@@ -286,6 +286,13 @@ class Index(SearchableCollection):
         """The model the index was built with."""
         return self._searcher.snapshot.model
 
+    def __repr__(self) -> str:
+        """The folder, the model, and what the commit holds that this object sees, as long as it is open."""
+        if self._closed:
+            return f"<Index {str(self.path)!r}: {self.name}, closed>"
+        generation, unit = self._searcher.snapshot.generation, "document" if len(self) == 1 else "documents"
+        return f"<Index {str(self.path)!r}: {self.name}, {len(self):,} {unit}, generation {generation}>"
+
     def __len__(self) -> int:
         """How many documents there are; a document in passages counts once."""
         return self._searcher.snapshot.document_count

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,6 +49,40 @@ class _StoredSegment:
 def _lasting(facts: dict[str, arrays.Facts]) -> dict[str, arrays.Facts]:
     """The files of a segment that stay as they are when documents are deleted."""
     return segment_files.without(facts, living.FILES)
+
+
+class _VectorSizes(NamedTuple):
+    """How many namespaces there are, and how many numbers the vectors of each have, by its place."""
+
+    namespaces: int
+    dense: dict[int, int]
+    tokens: dict[int, int]
+    matches: dict[int, int]
+
+    @classmethod
+    def of_model(cls, model: Model) -> _VectorSizes:
+        """What a segment of a model must have."""
+        sizes = cls(len(model.parts), {}, {}, {})
+        for space, (_, component) in enumerate(model.parts):
+            if isinstance(component, DenseComponent):
+                sizes.dense[space] = component.dimensions
+            elif isinstance(component, TokenComponent):
+                sizes.tokens[space] = component.dimensions
+            elif isinstance(component, TokenMatchComponent):
+                sizes.matches[space] = component.dimensions
+                if component.cls_dimensions:
+                    sizes.dense[space] = component.cls_dimensions
+        return sizes
+
+    @classmethod
+    def of_segment(cls, segment: Segment) -> _VectorSizes:
+        """What a segment has."""
+        return cls(
+            len(segment.sizes),
+            {space: rows.shape[1] for space, rows in segment.dense.items()},
+            {space: rows.width for space, rows in segment.tokens.items()},
+            {space: lists.width for space, lists in segment.matches.items()},
+        )
 
 
 class Snapshot:
@@ -104,7 +138,7 @@ class Snapshot:
             self.meta: dict[str, Any] = database.read_meta(db, self.path)
             self.generation: int = self.meta["generation"]
             rows = database.segment_rows(db, self.path, self.generation)
-            if problem := checksums.wrong_table(db, self.generation):
+            if problem := checksums.wrong_table(db, self.meta):
                 raise database.damaged(self.path, f"{problem} is not what was written")
         self._stamp = database.stamp(self.path) if self.connection.is_unlocked else None
         self.splitter = Splitter(*self.meta["passages"]) if self.meta["passages"] else None
@@ -115,7 +149,6 @@ class Snapshot:
         self.alive = [s.living.alive for s in self._stored]
         self.stored_count: int = sum(statistics["living"] for *_, statistics in rows)
         """How many rows live: documents, or passages where documents are cut into them."""
-        self.file_bytes: int = sum(f["bytes"] for _, facts, _ in rows for f in facts.values())
         self.terms = TermTable(self.connection, self.segments, [s.living for s in self._stored])
         self.documents = DocumentStore(self.connection, self.meta, self.splitter, self._ids())
         by_segment = [statistics["namespaces"] for *_, statistics in rows]
@@ -153,24 +186,10 @@ class Snapshot:
             known, listed = mapped.get(name), statistics.get(living.LISTED, [])
             same = known is not None and known.facts == facts and known.listed == listed
             stored.append(known if known and same else _StoredSegment(self.path, name, facts, listed, known))
-        if not all(self._fits(s.segment) for s in stored):
+        expected = _VectorSizes.of_model(self.model)
+        if any(_VectorSizes.of_segment(s.segment) != expected for s in stored):
             raise database.damaged(self.path, "a segment does not match the model")
         return sorted(stored, key=lambda s: int(s.segment.numbers[0]))
-
-    def _fits(self, segment: Segment) -> bool:
-        """Whether a segment has what the model's namespaces need."""
-        components = [part.component for part in self.model.parts]
-        sizes = {space: c.dimensions for space, c in enumerate(components) if isinstance(c, DenseComponent)}
-        tokens = {space: c.dimensions for space, c in enumerate(components) if isinstance(c, TokenComponent)}
-        matching = {space: c for space, c in enumerate(components) if isinstance(c, TokenMatchComponent)}
-        matches = {space: c.dimensions for space, c in matching.items()}
-        sizes |= {space: c.cls_dimensions for space, c in matching.items() if c.cls_dimensions}
-        return (
-            len(segment.sizes) == len(components)
-            and matches == {space: lists.width for space, lists in segment.matches.items()}
-            and sizes == {space: rows.shape[1] for space, rows in segment.dense.items()}
-            and tokens == {space: rows.width for space, rows in segment.tokens.items()}
-        )
 
     def _summed(self, space: int, entries: list[dict[str, int]]) -> NamespaceStatistics:
         return NamespaceStatistics(
@@ -187,6 +206,11 @@ class Snapshot:
     def document_count(self) -> int:
         """How many documents there are; a document in passages counts once."""
         return self.documents.count(self.stored_count)
+
+    @property
+    def file_bytes(self) -> int:
+        """How many bytes the files of segments have."""
+        return sum(f["bytes"] for s in self._stored for f in s.facts.values())
 
     @property
     def cache_sizes(self) -> dict[str, int]:

@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.plain_data import parse_json
-
 KEY = "checksums"
 """The key of the sums in the table `meta`."""
 
@@ -50,19 +48,10 @@ def _sum(texts: Iterable[str]) -> int:
 class Checksums:
     """The checksums of the next commit: those of the last commit, changed row by row."""
 
-    def __init__(self, sums: Mapping[str, int]) -> None:
-        self._sums = {name: sums.get(name, 0) for name in ("documents", "terms", "deletions")}
-
-    @classmethod
-    def of_nothing(cls) -> Checksums:
-        """The checksums of an index without rows."""
-        return cls({})
-
-    @classmethod
-    def of_last_commit(cls, db: sqlite3.Connection) -> Checksums:
-        """Those that the database holds."""
-        stored = read_checksums(db)
-        return cls({name: int(stored[name], 16) for name in ("documents", "terms", "deletions")})
+    def __init__(self, stored: Mapping[str, str] | None = None) -> None:
+        """`stored`: those that `store` has stored with the last commit; None if there was none."""
+        before = stored or {}
+        self._sums = {name: int(before.get(name, "0"), 16) for name in ("documents", "terms", "deletions")}
 
     def add(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Count added rows of `documents` (number, metadata and fields), `terms` or `deletions`."""
@@ -112,13 +101,6 @@ def compute_checksums(
     return {**sums, **_small_tables(db, generation), "next_term": next_term, "generation": generation}
 
 
-def read_checksums(db: sqlite3.Connection) -> dict[str, Any]:
-    """The stored checksums of the last commit."""
-    ((text,),) = db.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchall()
-    stored: dict[str, Any] = parse_json(text)
-    return stored
-
-
 def are_checksums(value: Any) -> bool:
     """Whether a value has the form that `Checksums.store` writes."""
     if not isinstance(value, dict) or any(type(value.get(key)) is not int for key in ("next_term", "generation")):
@@ -126,14 +108,12 @@ def are_checksums(value: Any) -> bool:
     return all(re.fullmatch("[0-9a-f]{16}", str(value.get(table))) for table in TABLES)
 
 
-def wrong_table(db: sqlite3.Connection, generation: int) -> str | None:
-    """The name of the first small table whose checksum is wrong; None if all are right."""
-    stored = read_checksums(db)
-    actual = _small_tables(db, generation)
-    ((next_term,),) = db.execute("SELECT value FROM meta WHERE key = 'next_term'").fetchall()
-    if int(next_term) < stored["next_term"] or stored["generation"] != generation:
+def wrong_table(db: sqlite3.Connection, meta: Mapping[str, Any]) -> str | None:
+    """The name of the first small table whose checksum is wrong; None if all are right. `meta`: all of that table."""
+    stored, generation = meta[KEY], meta["generation"]
+    if meta["next_term"] < stored["next_term"] or stored["generation"] != generation:
         return "meta"
-    return next((name for name, total in actual.items() if stored[name] != total), None)
+    return next((name for name, total in _small_tables(db, generation).items() if stored[name] != total), None)
 
 
 def _small_tables(db: sqlite3.Connection, generation: int) -> dict[str, str]:

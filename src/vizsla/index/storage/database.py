@@ -312,7 +312,7 @@ def create(path: Path, meta: dict[str, Any]) -> None:
             initial = {"format": FORMAT, "uuid": uuid4().hex, "generation": 0, "next_number": 0, "next_term": 0}
             for key, value in {**initial, **meta}.items():
                 set_meta(connection, key, value)
-            checksums.Checksums.of_nothing().store(connection, 0, 0)
+            checksums.Checksums().store(connection, 0, 0)
             connection.execute("COMMIT")
         finally:
             connection.close()
@@ -359,10 +359,12 @@ _OPTIONAL_META: dict[str, Callable[[Any], bool]] = {
 
 def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
     """All values of the table `meta`; invalid ones are refused."""
-    rows = connection.execute("SELECT key, value FROM meta").fetchall()
     try:
-        meta = {key: parse_settings(value) for key, value in rows}
-    except (ValueError, TypeError):
+        ((text,),) = connection.execute("SELECT json_group_object(key, json(value)) FROM meta").fetchall()
+        meta: dict[str, Any] = parse_settings(text)
+    except (ValueError, TypeError, sqlite3.OperationalError) as e:
+        if isinstance(e, sqlite3.OperationalError) and "JSON" not in str(e):
+            raise
         raise damaged(path, "meta holds something that is not JSON") from None
     optional = {key: is_valid for key, is_valid in _OPTIONAL_META.items() if key in meta}
     for key, is_valid in {**_META, **optional}.items():
@@ -374,21 +376,23 @@ def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
 # Commits and their segments
 
 
-def sweep(connection: sqlite3.Connection) -> None:
-    """Remove the rows of a commit that was never finished."""
-    generation, next_number = get_meta(connection, "generation"), get_meta(connection, "next_number")
+def sweep(connection: sqlite3.Connection, meta: dict[str, Any]) -> dict[str, Any]:
+    """Remove the rows of a commit that was never finished; gives the values of the table `meta` without them."""
+    generation, next_number = meta["generation"], meta["next_number"]
     if connection.execute("PRAGMA user_version").fetchone() == (_mark(generation),):
-        return  # all rows that were written since are in that commit
+        return meta  # all rows that were written since are in that commit
     connection.execute("BEGIN IMMEDIATE")
     for table in ("documents", "contents"):
         connection.execute(f"DELETE FROM {table} WHERE number >= ?", (next_number,))
     for table in ("deletions", "segments"):
         connection.execute(f"DELETE FROM {table} WHERE generation > ?", (generation,))
-    sums = checksums.read_checksums(connection)
-    if sums["next_term"] < get_meta(connection, "next_term"):
-        connection.execute("DELETE FROM terms WHERE number >= ?", (sums["next_term"],))
-        set_meta(connection, "next_term", sums["next_term"])
+    next_term = meta[checksums.KEY]["next_term"]
+    if next_term < meta["next_term"]:
+        connection.execute("DELETE FROM terms WHERE number >= ?", (next_term,))
+        set_meta(connection, "next_term", next_term)
+        meta = {**meta, "next_term": next_term}
     connection.execute("COMMIT")
+    return meta
 
 
 def mark_finished(connection: sqlite3.Connection, generation: int | None) -> None:

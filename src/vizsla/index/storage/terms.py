@@ -182,9 +182,8 @@ def find_terms(
 
 def has_terms(db: sqlite3.Connection, namespace: int) -> bool:
     """Whether an index has any terms of a namespace."""
-    find = "SELECT 1 FROM {} WHERE namespace = ? LIMIT 1"
-    found = (db.execute(find.format(table), (namespace,)).fetchone() for table in ("terms", "term_blocks"))
-    return any(row is not None for row in found)
+    tables = "SELECT namespace FROM terms UNION ALL SELECT namespace FROM term_blocks"
+    return db.execute(f"SELECT 1 FROM ({tables}) WHERE namespace = ? LIMIT 1", (namespace,)).fetchone() is not None
 
 
 def _merged(stored: Iterator[Term], new: Iterator[Row]) -> Iterator[Row]:
@@ -263,16 +262,18 @@ def pack_terms(terms: Iterable[Row]) -> Iterator[Block]:
 def fold_terms(
     db: sqlite3.Connection,
     path: Path,
+    next_term: int,
+    folded: int,
     new: Iterable[Row] = (),
     packed: Sequence[Block] | None = None,
     *,
     whole: bool,
-) -> None:
+) -> int:
     """Add new terms, in order, and move all to blocks if they are many, or if `whole`; part of a commit.
 
-    `packed`: the blocks of all terms, if somebody has made them already.
+    `next_term` and `folded`: how many terms there are with the new ones, and how many of them are in blocks.
+    `packed`: the blocks of all terms, if somebody has made them already. Returns how many are in blocks now.
     """
-    next_term, folded = database.get_meta(db, "next_term"), database.get_meta(db, database.FOLDED) or 0
     if next_term == folded or not (whole or is_foldable(next_term, folded)):
         insert_terms(db, new)
     else:
@@ -283,3 +284,4 @@ def fold_terms(
         db.executemany("INSERT INTO term_blocks VALUES (?, ?, ?)", blocks)
         folded = next_term
     database.set_meta(db, database.FOLDED, folded)
+    return folded

@@ -34,7 +34,7 @@ from vizsla.engine import (
 )
 from vizsla.engine.posting_vectors import MergedVectorPostings, row_norms
 from vizsla.index.storage import trust
-from vizsla.index.storage.arrays import ArrayFile, Facts, HashedFile, map_file, read_array, spaces_of, write_array
+from vizsla.index.storage.arrays import ArrayFile, Facts, HashedFile, map_file, read_array, write_array
 
 # The names of files, each followed by the number of the namespace.
 DENSE, CODES, SCALES = ROWS = "dense_", "codes_", "scales_"
@@ -66,7 +66,7 @@ ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
 
 def are_complete(facts: Mapping[str, Facts]) -> bool:
     """Whether each namespace has all files of what it has any of, and its vectors once."""
-    spaces = {kind: spaces_of(facts, kind) for kind in ARRAY_TYPES}
+    spaces = {kind: found.keys() for kind, found in _by_kind(facts).items()}
     plain, coded, tokens = spaces[DENSE] | spaces[CODES], spaces[RESIDUALS], spaces[TOKENS]
     matches = spaces[_MATCH_ROWS[0]] | spaces[_MATCH_ROWS[1]]
     return (
@@ -80,6 +80,16 @@ def are_complete(facts: Mapping[str, Facts]) -> bool:
         and spaces[_MATCH_ROWS[1]] == spaces[_MATCH_ROWS[2]]
         and all(spaces[f"match_{part}_"] == matches for part in _MATCH_LISTS)
     )
+
+
+def _by_kind(facts: Mapping[str, Facts]) -> dict[str, dict[str, Facts]]:
+    """The files with vectors by their kind, and by the number, as a text, of their namespace."""
+    found: dict[str, dict[str, Facts]] = {kind: {} for kind in (*ARRAY_TYPES, ANN)}
+    for name, f in facts.items():
+        kind = name.rstrip("0123456789")
+        if kind in found:
+            found[kind][name.removeprefix(kind)] = f
+    return found
 
 
 # Writing a segment
@@ -252,14 +262,11 @@ class Vectors(NamedTuple):
 
 def read_vectors(path: Path, segment: str, facts: Mapping[str, Facts]) -> Vectors:
     """Map all vectors of a segment into memory; faiss opens ANN indexes at the first search."""
-    arrays: dict[str, dict[int, np.ndarray]] = {kind: {} for kind in ARRAY_TYPES}
-    ann = {}
-    for name, f in facts.items():
-        kind = name.rstrip("0123456789")
-        if kind == ANN:
-            ann[int(name.removeprefix(kind))] = _read_ann_index(path, segment, f)
-        elif kind in arrays:
-            arrays[kind][int(name.removeprefix(kind))] = read_array(path, segment, f)
+    files = _by_kind(facts)
+    ann = {int(space): _read_ann_index(path, segment, f) for space, f in files.pop(ANN).items()}
+    arrays = {
+        kind: {int(space): read_array(path, segment, f) for space, f in own.items()} for kind, own in files.items()
+    }
     dense = _rows(arrays, ROWS)
     tokens = {space: _token_rows(arrays, space, dense.pop(space, None)) for space in arrays[TOKENS]}
     matches = {

@@ -89,7 +89,7 @@ def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
         if finding != "ok":
             yield f"{path}: {database.FILE} is damaged ({finding})"
     generation = meta["generation"]
-    expected = checksums.read_checksums(db)
+    expected = meta[checksums.KEY]
     with reading_terms(path):
         actual = checksums.compute_checksums(db, generation, stored_terms(db), expected["next_term"])
     for table in checksums.TABLES:

@@ -54,6 +54,7 @@ class Compaction:
         generation: int,
         memory: int,
         vector_index: VectorIndex,
+        positions: bool,
         deleted: np.ndarray,
         opened: OpenSegments,
     ) -> None:
@@ -75,7 +76,7 @@ class Compaction:
         self._rewritten: list[tuple[int, int]] = []  # insertion numbers, from and to
         self.leaves_files = False
         """Whether there are files that no commit names when this one is done."""
-        self._positions = bool(database.get_meta(db, database.POSITIONS))
+        self._positions = positions
         self._builders: dict[int, SequenceBuilder] = {}
         self._has_vectors = not all(isinstance(part.component, SparseComponent) for part in model.parts)
         before = [entry.segment for entry in self._entries] if self._has_vectors else []

@@ -102,6 +102,7 @@ class DocumentRows:
         generation: int,
         splitter: Splitter | None,
         ids: DocumentIds,
+        store_texts: bool,
     ) -> None:
         """`generation`: the number of the next commit."""
         self._path = path
@@ -110,13 +111,9 @@ class DocumentRows:
         self._generation = generation
         self._splitter = splitter
         self._ids = ids
-        self._store_texts: bool = database.get_meta(db, "stored")
-        self._deleted = array("q")
-
-    @property
-    def store_texts(self) -> bool:
+        self.store_texts = store_texts
         """Whether the index keeps the texts that the model reads."""
-        return self._store_texts
+        self._deleted = array("q")
 
     @property
     def deleted(self) -> np.ndarray:
@@ -133,7 +130,7 @@ class DocumentRows:
         metadata = [(number, row[1]) for number, row in enumerate(stored, first) if row[1] is not None]
         self._db.executemany("INSERT INTO documents VALUES (?, ?)", metadata)
         self._checksums.add("documents", ((number, text, None) for number, text in metadata))
-        if self._store_texts:
+        if self.store_texts:
             fields = [(number, row[2]) for number, row in enumerate(stored, first)]
             self._db.executemany("INSERT INTO contents VALUES (?, ?)", fields)
             self._checksums.add("documents", ((number, None, text) for number, text in fields))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from vizsla.errors import VizslaError
-from vizsla.index.storage import database
-from vizsla.index.storage.checksums import Checksums, read_checksums
+from vizsla.index.storage import checksums, database
 from vizsla.index.storage.terms import (
     Block,
     Row,
@@ -43,15 +43,14 @@ class KnownTerms:
         self._numbers: dict[int, dict[str, int]] = {}
         self._blocks: TermBlocks | None = None
 
-    def begin(self, db: sqlite3.Connection) -> None:
-        """Begin a transaction, in which nothing has been changed yet."""
-        total = str(read_checksums(db)["terms"])
-        folded = database.get_meta(db, database.FOLDED)
+    def begin(self, meta: Mapping[str, Any]) -> None:
+        """Begin a transaction after the commit with these values of the table `meta`."""
+        total, folded = meta[checksums.KEY]["terms"], meta.get(database.FOLDED, 0)
         if total != self._sum:
             self.forget()
         if folded != self._folded:  # terms have been moved to other blocks
             self._blocks = None
-        self._sum, self._folded, self._before = total, folded, database.get_meta(db, "next_term")
+        self._sum, self._folded, self._before = total, folded, meta["next_term"]
 
     def committed(self, total: str) -> None:
         """Note the checksum of all terms after a commit."""
@@ -85,15 +84,24 @@ _MOST_PENDING = 1_000_000
 class TermNumbers:
     """Gives numbers to terms; a term of the index keeps its number."""
 
-    def __init__(self, path: Path, db: sqlite3.Connection, checksums: Checksums, known: KnownTerms) -> None:
+    def __init__(
+        self, path: Path, db: sqlite3.Connection, meta: Mapping[str, Any], sums: checksums.Checksums, known: KnownTerms
+    ) -> None:
+        """`meta`: the values of the table `meta` at the last commit; `sums`: those of the next one."""
         self._path = path
         self._db = db
-        self._checksums = checksums
+        self._checksums = sums
         self._known = known
-        self._next: int = database.get_meta(db, "next_term")
+        self._next: int = meta["next_term"]
+        self._folded: int = meta.get(database.FOLDED, 0)
         self._pending: dict[int, tuple[list[str], list[int]]] = {}
         self._pending_count = 0
         self._packing: Future[list[Block]] | None = None
+
+    @property
+    def next_number(self) -> int:
+        """The number that the next new term gets."""
+        return self._next
 
     def has(self, namespace: int) -> bool:
         """Whether the last commit has any terms of a namespace."""
@@ -140,7 +148,8 @@ class TermNumbers:
     def fold(self, *, whole: bool) -> None:
         """Write the terms in memory, and move all terms to blocks if they are many, or if `whole`; part of a commit."""
         packed = None if self._packing is None else self._packing.result()
-        fold_terms(self._db, self._path, self._take_pending(), packed, whole=whole)
+        new = self._take_pending()
+        self._folded = fold_terms(self._db, self._path, self._next, self._folded, new, packed, whole=whole)
 
     def _take_pending(self) -> Iterator[Row]:
         pending, self._pending, self._pending_count = self._pending, {}, 0
