@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from beside import differences
 from qdrant_server import address, nodes, program
 from vizsla.backends.qdrant import layout, searching
+from vizsla.backends.qdrant.connection import Json, query_batch
 from vizsla.backends.qdrant.index import QdrantIndex
-from vizsla.backends.qdrant.rest import Json, query_batch
-from vizsla.backends.qdrant.scanning import all_points
+from vizsla.backends.qdrant.points import all_points
 from vizsla.datasets import read_documents, read_queries
 from vizsla.index import Index
 

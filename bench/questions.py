@@ -116,7 +116,7 @@ class Device:
 
         from vizsla.neural.chunks import packed
         from vizsla.training import TokenCorpus
-        from vizsla.training.arrays.special_tokens import with_special_tokens
+        from vizsla.training.arrays.token_corpus import with_special_tokens
 
         texts = TokenCorpus(np.load(self.folder / f"{name}.npy"), np.load(self.folder / f"{name}_starts.npy"))
         out = torch.empty(len(texts), self.network.width, dtype=torch.float16, device=self.device)

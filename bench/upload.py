@@ -19,11 +19,9 @@ import numpy as np
 from qdrant_client import QdrantClient, models
 
 from vizsla.backends.qdrant import layout
-from vizsla.backends.qdrant.address import Address
-from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.connection import MAX_POINTS, Address, Connection
 from vizsla.backends.qdrant.filling import Pieces
 from vizsla.backends.qdrant.generations import find_generations
-from vizsla.backends.qdrant.rest import MAX_POINTS
 from vizsla.backends.qdrant.upload import UploadOptions, upload_parts
 from vizsla.index import PartSet
 from vizsla.index.parts.counting import count_parts

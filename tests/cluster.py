@@ -28,11 +28,11 @@ import qdrant_server
 from beside import WORDS, differences, documents, queries
 from qdrant_server import Node, address, nodes
 from vizsla import BeirDataset, Index, evaluate_retriever
+from vizsla.backends.qdrant import connection
 from vizsla.backends.qdrant import lock as locks
-from vizsla.backends.qdrant import rest
 from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.errors import VizslaError
-from vizsla.index import PartSet, build_from_parts, term_statistics
+from vizsla.index import PartSet, build_from_parts
 from vizsla.models import parse_model
 
 SHARDS, REPLICAS = 3, 2
@@ -191,7 +191,7 @@ def changes(number: int, rng: random.Random) -> tuple[list[dict[str, Any]], list
 def commit(where: str, number: int, seed: int) -> None:
     """One commit; of this process, so that it can be killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    rest.MAX_POINTS = 20
+    connection.MAX_POINTS = 20
     added, deleted = changes(number, random.Random(seed))
     with QdrantIndex(where, patience=60) as index:
         index.delete(deleted)
@@ -208,7 +208,7 @@ def agree(local: Index, index: QdrantIndex) -> list[str]:
     local.add([{"id": d.id, **d.content} for d in there])
     local.commit()
     text = " ".join([*WORDS, *(f"round{i}" for i in range(60))])
-    if term_statistics(local, text) != index.reader.term_statistics(text):
+    if local.term_statistics(text) != index.term_statistics(text):
         wrong.append("other term statistics")
     return wrong + differences(local, index, queries(30), 20)
 

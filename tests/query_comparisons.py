@@ -14,7 +14,6 @@ import pytest
 from queries import FIELDS, WORDS, Definition, Node, Part, plain_query, terms_of
 from vizsla import Index, VizslaError
 from vizsla.datasets import Document, Splitter
-from vizsla.index import facets, matching_ids, similar, similar_query, suggest
 from vizsla.models import Model
 from vizsla.runs import Hit
 
@@ -178,7 +177,7 @@ class Asked:
             with pytest.raises(VizslaError, match="no document has"):
                 self._search(**{option: name})
         with pytest.raises(VizslaError, match="no document has"):
-            facets(self._index, [name], self._text, **self._way)
+            self._index.facets([name], self._text, **self._way)
         self._count("field that no document has")
         return None
 
@@ -224,7 +223,7 @@ class Asked:
         hits = [hit for hit in self._all if text is None or FILTERS[text](self._content(hit))]
         values = [_values(self._content(hit).get(name)) for hit in hits]
         counts = Counter(value for own in values for value in own)
-        found = facets(self._index, [name], self._text, text, size=2, **self._way)
+        found = self._index.facets([name], self._text, text, size=2, **self._way)
         assert found.documents == len(hits), f"facets of {found.documents} documents and not of {len(hits)}"
         assert found[name].missing == sum(not own for own in values)
         assert found[name].distinct == len(counts)
@@ -273,10 +272,10 @@ class Asked:
         if not self._snapshot.documents:
             return
         doc_id, k = self._rng.choice(sorted(self._snapshot.documents)), self._rng.randint(1, 9)
-        query = similar_query(self._index, doc_id)
+        query = self._index.similar_query(doc_id)
         expected = self._snapshot.definition.found(plain_query(query), plain=True) if query else {}
         expected.pop(doc_id, None)
-        found = similar(self._index, doc_id, k)
+        found = self._index.similar(doc_id, k)
         best = sorted(expected.values(), reverse=True)[:k]
         assert [hit.score for hit in found] == pytest.approx(best, rel=TOLERANCE, abs=TOLERANCE), "similar"
         assert all(expected[h.id] == pytest.approx(h.score, rel=TOLERANCE, abs=TOLERANCE) for h in found), "similar"
@@ -287,7 +286,7 @@ class Asked:
         word = self._rng.choice(WORDS)
         prefix = word[: self._rng.randint(1, len(word))]
         parts = self._snapshot.definition.parts
-        for one in suggest(self._index, prefix):
+        for one in self._index.suggest(prefix):
             terms = [(own, t) for own in parts for t in terms_of(own.part.analyzer, one.text)]
             assert one.text.startswith(prefix), "suggestions"
             assert one.documents in [own.frequencies[term] for own, term in terms], f"{one} for {prefix!r}"
@@ -298,7 +297,7 @@ class Asked:
         text = self._rng.choice(list(FILTERS))
         if not self._refused(text):
             expected = [doc_id for doc_id, content in self._snapshot.documents.items() if FILTERS[text](content)]
-            assert matching_ids(self._index, text) == expected, text
+            assert self._index.matching_ids(text) == expected, text
             self._count("documents that pass a filter")
 
 

@@ -24,7 +24,7 @@ from vizsla.training import (
     adaptation_recipe,
     load_training_recipe,
 )
-from vizsla.training.loop.losses import contrastive_loss, margin_mse_loss
+from vizsla.training.loop.objectives import contrastive_loss, margin_mse_loss
 from vizsla.training.prepare import generated
 from vizsla.training.prepare.generated import GeneratedQueries, generated_pairs
 from vizsla.training.prepare.teacher import open_teacher, teacher_scores

@@ -33,18 +33,18 @@ from vizsla.training import (
     QueryTerms,
     TokenCorpus,
 )
-from vizsla.training.arrays.bm25_rows import query_vectors, strongest
-from vizsla.training.arrays.sparse_rows import SparseRows
-from vizsla.training.kinds.augmenter import freeze_embeddings
-from vizsla.training.loop.objectives import Step
-from vizsla.training.prepare.augmenter import (
+from vizsla.training.arrays.augmenter import query_vectors, strongest
+from vizsla.training.arrays.products import SparseRows
+from vizsla.training.kinds.augmenter import (
     AugmenterDataSettings,
     CountedDataset,
     DatasetArrays,
     TermVocabulary,
     chosen_terms,
+    freeze_embeddings,
     surface_pieces,
 )
+from vizsla.training.loop.objectives import Step
 from vizsla.training.prepare.base_model import base_encoder
 
 PIECES = Analyzer.parse("wordpiece")

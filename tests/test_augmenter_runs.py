@@ -14,7 +14,7 @@ from vizsla.errors import VizslaError
 from vizsla.models import Augmenter
 from vizsla.neural.weights import read_weights
 from vizsla.training import TrainingInputs, load_training_recipe, resumed_recipe, train
-from vizsla.training.loop.checkpoints import CHECKPOINT
+from vizsla.training.loop.trainer import CHECKPOINT
 
 SETTINGS = ("training.batch_size=8", "training.steps=4", "training.warmup_steps=1", "training.precision=float32",
             "training.eval_steps=2", "training.save_steps=2", "data.negatives_per_query=2", "vocabulary.size=10",

@@ -169,7 +169,7 @@ def test_the_command_line_fits_a_shipped_network(cli: Cli, documents: list[dict[
 @given(st.lists(st.dictionaries(st.sampled_from(WORDS), st.floats(0.1, 9), max_size=9), max_size=5), st.floats(0, 2))
 @settings(max_examples=50)
 def test_a_norm_keeps_the_order_of_terms(queries: list[dict[str, float]], norm: float) -> None:
-    from vizsla.models.sparse_component import shortened
+    from vizsla.models.components import shortened
 
     for query, short in zip(queries, shortened(queries, norm), strict=True):
         assert short.keys() == query.keys()

@@ -123,13 +123,13 @@ def vectors_of(rng: np.random.Generator, texts: int, cls: int, scale: int = 4) -
 @pytest.mark.parametrize("cls", [0, 3])
 def test_the_scores_of_training_are_those_of_the_definition(cls: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients included; a limit on pairs at once changes nothing."""
-    from vizsla.training.arrays import token_matches
+    from vizsla.training.loop import coil
 
     rng = np.random.default_rng(6)
     for pairs in (1, 7, 1 << 20):
-        monkeypatch.setattr(token_matches, "_PAIRS", pairs)
+        monkeypatch.setattr(coil, "_PAIRS", pairs)
         queries, documents = vectors_of(rng, 6, cls), vectors_of(rng, 9, cls)
-        scores = token_matches.coil_scores(queries, documents)
+        scores = coil.coil_scores(queries, documents)
         expected = queries.cls @ documents.cls.T
         for i in range(len(queries.ids)):
             for d in range(9):

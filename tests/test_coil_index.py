@@ -13,7 +13,7 @@ import pytest
 
 from vizsla import Index
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import bytes_of, document_vectors, similar
+from vizsla.index import bytes_of, document_vectors
 from vizsla.index.storage.verify import verify
 from vizsla.models import BM25, Fields, TokenMatchComponent, field_text
 from vizsla.vectors import MatchTexts
@@ -165,7 +165,7 @@ def test_sums_are_exact_and_explained(tmp_path: Path, cls: int) -> None:
         assert matches.parts[-1].facts["product"] == pytest.approx(products[0, 0])
         assert "dog  met its occurrence" in str(explanation)
         assert index.explain("unheard", "d2").score == 0
-        assert similar(index, "d0", 2)
+        assert index.similar("d0", 2)
         with pytest.raises(VizslaError, match="no terms to list"):
             list(document_vectors(index))
 

@@ -19,14 +19,13 @@ from vizsla.models import ColBERT, Model, parse_model
 from vizsla.neural.chunks import packed
 from vizsla.neural.heads.colbert import TokenTexts
 from vizsla.training import TrainingInputs, train
-from vizsla.training.arrays import max_sim
-from vizsla.training.arrays.special_tokens import with_special_tokens
-from vizsla.training.arrays.teacher_vectors import TeacherVectors
-from vizsla.training.arrays.token_corpus import TokenCorpus
+from vizsla.training.arrays import products
+from vizsla.training.arrays.token_corpus import TokenCorpus, with_special_tokens
+from vizsla.training.arrays.topic_pairs import TeacherVectors
+from vizsla.training.kinds.dense import teacher_vectors
 from vizsla.training.loop.refresh import mined_negatives
 from vizsla.training.prepare.judged import judged_texts
 from vizsla.training.prepare.teacher import TeacherSettings, open_teacher, teacher_scores
-from vizsla.training.prepare.topics import teacher_vectors
 
 CPU = torch.device("cpu")
 SMALL = ["network.dimensions=24", "data.max_query_length=12", "data.max_document_length=40"]
@@ -42,7 +41,7 @@ def some_texts(rng: np.random.Generator, count: int, length: int) -> TokenTexts:
 
 @pytest.mark.parametrize("at_once", [1 << 26, 7, 60])
 def test_scores_and_gradients_are_those_of_the_definition(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(max_sim, "_PRODUCTS", at_once)
+    monkeypatch.setattr(products, "_PRODUCTS", at_once)
     rng = np.random.default_rng(2)
     queries, documents = some_texts(rng, 4, 3), some_texts(rng, 5, 6)
     weights = torch.from_numpy(rng.normal(size=(4, 5)))
@@ -58,7 +57,7 @@ def test_scores_and_gradients_are_those_of_the_definition(at_once: int, monkeypa
         return torch.stack(rows).view(4, 5)
 
     made = []
-    for scores in (by_definition(), max_sim.max_sims(queries, documents)):
+    for scores in (by_definition(), products.max_sims(queries, documents)):
         gradients = torch.autograd.grad((scores * weights).sum(), [queries.vectors, documents.vectors])
         made.append([scores.detach(), *gradients])
     for expected, given in zip(*made, strict=True):

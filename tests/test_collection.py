@@ -18,7 +18,7 @@ from scattered import ScatteredTokens
 from vizsla import Filter
 from vizsla.datasets import Source
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, document_vectors, term_statistics
+from vizsla.index import Index, document_vectors
 from vizsla.index.storage.verify import verify
 from vizsla.index.writing import compaction
 from vizsla.models import Model
@@ -86,13 +86,13 @@ def test_any_text_is_a_filter_or_told_why_not(text: str) -> None:
 
 def test_term_statistics_are_of_the_living(folder: Path) -> None:
     with build(folder, [{"id": "1", "text": "dog dog cat"}, {"id": "2", "text": "dog"}]) as index:
-        assert [tuple(t)[:4] for t in term_statistics(index, "dogs xyzzy")] == [
+        assert [tuple(t)[:4] for t in index.term_statistics("dogs xyzzy")] == [
             ("words", "dog", 2, 3.0),
             ("words", "xyzzi", 0, 0.0),
         ]
         index.delete("1")
         index.commit()
-        assert [tuple(t)[:4] for t in term_statistics(index, "dog cat")] == [
+        assert [tuple(t)[:4] for t in index.term_statistics("dog cat")] == [
             ("words", "dog", 1, 1.0),
             ("words", "cat", 0, 0.0),
         ]
@@ -252,7 +252,7 @@ def test_damage_inside_an_array_is_told_on_every_way(folder: Path, part: str) ->
     ways: list[Callable[[Index], object]] = [
         lambda i: i.search("common word3 new", 50),
         lambda i: i.explain("common new word9", "299"),
-        lambda i: term_statistics(i, "common new word9"),
+        lambda i: i.term_statistics("common new word9"),
         lambda i: list(document_vectors(i)),
     ]
     told = 0

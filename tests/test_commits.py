@@ -16,7 +16,7 @@ from scattered import ScatteredTokens
 from vizsla import Index
 from vizsla.engine import build_segment, frequencies_without, living_frequencies
 from vizsla.engine.deletions import frequencies_in_rows
-from vizsla.index import is_outdated, verify
+from vizsla.index import verify
 from vizsla.index.storage import database, living, segment_files, terms
 from vizsla.index.writing import transaction
 from vizsla.models import parse_model
@@ -47,7 +47,7 @@ def follow_and_look(readers: list[Index]) -> None:
     """The first to refresh still meets the commit that the second reads; it looks again later."""
     follow_together(readers)
     for reader in readers:
-        assert not is_outdated(reader)
+        assert not reader.is_outdated()
 
 
 @pytest.mark.usefixtures("short_log")

@@ -15,7 +15,7 @@ from conftest import Cli
 from vizsla.errors import InputError, VizslaError
 from vizsla.index import Index, verify
 from vizsla.models import BM25, Model, TermCounts, expression, parse_model
-from vizsla.models.lengths import lucene_codes, lucene_lengths
+from vizsla.models.statistics import lucene_codes, lucene_lengths
 from vizsla.text import Analyzer
 
 WORDS = ("dog", "dogs", "Cats", "cat", "the", "river", "state-of-the-art", "3.5")

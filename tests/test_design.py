@@ -1,10 +1,11 @@
-"""The design holds: rooms import downwards only, importing is cheap, examples in docstrings are true."""
+"""The design holds: packages import downwards only, importing is cheap, examples in docstrings are true."""
 
 from __future__ import annotations
 
 import ast
 import doctest
 import functools
+import gc
 import importlib
 import importlib.util
 import pkgutil
@@ -40,7 +41,7 @@ LAYERS = [
     {"server", "adapters"},
     {"cli"},
 ]
-DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
+DEPTH = {package: depth for depth, packages in enumerate(LAYERS) for package in packages}
 
 
 @functools.cache
@@ -57,13 +58,13 @@ def imported(file: Path) -> list[str]:
     return names
 
 
-def test_rooms_import_downwards_only() -> None:
+def test_packages_import_downwards_only() -> None:
     wrong = []
     for file in sorted(ROOT.rglob("*.py")):
-        room, *inner = file.relative_to(ROOT).parts
+        package, *inner = file.relative_to(ROOT).parts
         for name in imported(file) if inner else ():
             other = name.split(".")[1] if name.startswith("vizsla.") else None
-            if other in DEPTH and other != room and DEPTH[other] >= DEPTH[room]:
+            if other in DEPTH and other != package and DEPTH[other] >= DEPTH[package]:
                 wrong.append(f"{file.relative_to(ROOT)} imports {name}")
     assert wrong == []
 
@@ -149,8 +150,8 @@ def test_no_test_looks_at_a_clock() -> None:
         for clock in CLOCKS
         if clock in file.read_text() and file.name != "test_design.py"
     }
-    # Clocks that a test sets itself, and that of processor seconds beside another measurement of them.
-    assert found == {"test_cli.py: perf_counter", "test_replacing.py: monotonic", "test_scale.py: process_time"}
+    # Clocks that a test sets itself.
+    assert found == {"test_cli.py: perf_counter", "test_replacing.py: monotonic"}
 
 
 def test_what_never_ends_is_stopped() -> None:
@@ -160,11 +161,6 @@ def test_what_never_ends_is_stopped() -> None:
 
     with pytest.raises(AssertionError, match=r"did not end within 0\.2 seconds"), unless_it_never_ends(0.2):
         squares()
-
-
-def test_vectors_and_runs_need_no_numba() -> None:
-    code = "import sys; sys.modules['numba'] = None; import vizsla.vectors, vizsla.runs"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 MODULES = [
@@ -221,11 +217,14 @@ def walk_of(action: Callable[[], object]) -> Walk:
                 caller = caller.f_back
             frames.append((frame.f_code.co_filename, depth))
 
+    gc.collect()
+    gc.disable()  # what it finds is closed by calls, too
     sys.setprofile(record)
     try:
         action()
     finally:
         sys.setprofile(None)
+        gc.enable()
     changes = sum(a != b for (a, _), (b, _) in pairwise(frames))
     return Walk(len(frames), changes, max(depth for _, depth in frames))
 
@@ -237,13 +236,13 @@ def test_searching_and_writing_are_short_walks(tmp_path: Path) -> None:
     with Index.create(tmp_path / "i") as index:
         index.add([{"id": str(i), "text": f"dogs bark at cat {i}"} for i in range(2000)])
         index.commit()
-        for new in ("a", "b"):  # the second time nothing is done for the first time
+        rounds = []
+        for new in ("a", "b", "c"):  # the first time more is done than later
             index.search("barking dogs")
-            walks = {
-                "search": walk_of(lambda: index.search("barking dogs")),
-                "add": walk_of(lambda: index.add([{"id": new, "text": "dogs bark at a tree"}])),  # noqa: B023
-                "commit": walk_of(index.commit),
-            }
-    limits = {"search": Walk(59, 26, 11), "add": Walk(404, 168, 20), "commit": Walk(1085, 321, 17)}
+            search = walk_of(lambda: index.search("barking dogs"))
+            add = walk_of(lambda: index.add([{"id": new, "text": "dogs bark at a tree"}]))  # noqa: B023
+            rounds.append({"search": search, "add": add, "commit": walk_of(index.commit)})
+    walks = {name: Walk(*map(min, zip(*(walks[name] for walks in rounds), strict=True))) for name in rounds[0]}
+    limits = {"search": Walk(58, 26, 11), "add": Walk(393, 168, 20), "commit": Walk(1061, 314, 17)}
     longer = [name for name, walk in walks.items() if any(n > most for n, most in zip(walk, limits[name], strict=True))]
     assert not longer, walks

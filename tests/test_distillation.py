@@ -24,14 +24,11 @@ from vizsla.training import (
     TrainingRecipe,
     load_training_recipe,
 )
-from vizsla.training.arrays.batch import TrainingBatch
-from vizsla.training.arrays.scored_pairs import Margins
-from vizsla.training.loop.losses import contrastive_loss, kl_loss, own_margins, taught_loss
-from vizsla.training.loop.objectives import Step, loss_of
+from vizsla.training.arrays.pairs import Margins, TrainingBatch
+from vizsla.training.loop.objectives import Step, contrastive_loss, kl_loss, loss_of, own_margins, taught_loss
 from vizsla.training.loop.trainer import Report
 from vizsla.training.prepare import teacher as teachers
-from vizsla.training.prepare.score_file import kept_scores
-from vizsla.training.prepare.teacher import MarginSquares, open_teacher, open_teachers, teacher_scores
+from vizsla.training.prepare.teacher import MarginSquares, kept_scores, open_teacher, open_teachers, teacher_scores
 from vizsla.training.settings import ContrastiveLoss
 
 CPU = torch.device("cpu")

@@ -8,9 +8,9 @@ import pytest
 
 from served import build, served
 from vizsla.errors import VizslaError
-from vizsla.index import Index, term_statistics
+from vizsla.index import Index
 from vizsla.models import parse_model
-from vizsla.models.sparse_component import TypedTerm, typed_terms
+from vizsla.models.components import TypedTerm, typed_terms
 from vizsla.runs import Explanation
 from vizsla.runs.filters import Filter
 from vizsla.text import Analyzer
@@ -85,7 +85,7 @@ def test_a_weight_is_no_count(tmp_path: Path) -> None:
 def test_terms_of_a_text_have_their_words(tmp_path: Path) -> None:
     folder = build(tmp_path / "x.index", DOCUMENTS, parse_model("bm25 + bm25-wp"))
     with Index.open(folder) as index:
-        rows = {(row.namespace, row.term): row for row in term_statistics(index, "Vizslas")}
+        rows = {(row.namespace, row.term): row for row in index.term_statistics("Vizslas")}
     assert rows["words", "vizsla"].words == ("Vizslas",)
     assert (rows["pieces", "##sl"].words, rows["pieces", "##sl"].is_piece) == (("Vizslas",), True)
     with served({"x": folder}) as client:

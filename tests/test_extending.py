@@ -287,7 +287,7 @@ def test_options_that_would_clash_in_a_description_are_refused(tmp_path: Path) -
 
 
 def test_the_order_of_names_does_not_depend_on_what_was_imported_before() -> None:
-    code = "import vizsla.models.sparta; from vizsla.models import MODELS; print(*MODELS.names()[:8])"
+    code = "import vizsla.models.spar; from vizsla.models import MODELS; print(*MODELS.names()[:8])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == MODELS.names()[:8]
     assert MODELS.names()[:2] == ["bm25", "bm25-wp"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from small import small_dense
 from vizsla import parse_model
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, facet_fields, facets, facets_of_hits, matching_ids
+from vizsla.index import Index, facets_of_hits
 from vizsla.index.search import columns
 from vizsla.index.search.facets import FacetValue, FieldFacets
 from vizsla.runs import Filter
@@ -107,8 +107,8 @@ def test_counts_are_those_of_plain_counting(
         try:
             condition = Filter.of(filter)
             expected_ids = [d.id for d in documents if condition is None or condition.accepts(d.content)]
-            assert filter is None or matching_ids(index, filter) == expected_ids
-            got = facets(index, present, query, filter, size=1000)
+            assert filter is None or index.matching_ids(filter) == expected_ids
+            got = index.facets(present, query, filter, size=1000)
         except VizslaError as e:
             assert "no document has" in str(e)  # noqa: PT017 (what the filter asks for may be in no document)
             return
@@ -127,7 +127,7 @@ def test_counts_are_those_of_plain_counting(
             assert (got[field].distinct, got[field].missing) == (len(counts), missing)
             assert in_order(got[field])
             for size in (1, 2):
-                few = facets(index, [field], query, filter, size=size)[field]
+                few = index.facets([field], query, filter, size=size)[field]
                 assert few.values == got[field].values[:size]
                 assert (few.distinct, few.missing) == (got[field].distinct, got[field].missing)
 
@@ -148,19 +148,19 @@ def index(tmp_path: Path) -> Iterator[Index]:
 
 
 def test_facets_of_a_query_a_filter_and_everything(index: Index) -> None:
-    both = facets(index, ["year", "tags"], "dog")
+    both = index.facets(["year", "tags"], "dog")
     assert both.documents == 2
     assert both["year"] == FieldFacets((FacetValue(1999, 2),), 1, 0)
     assert both["tags"] == FieldFacets((FacetValue("a", 1), FacetValue("b", 1)), 2, 1)
-    assert facets(index, ["lang"])["lang"] == FieldFacets((FacetValue("en", 2), FacetValue("de", 1)), 2, 1)
-    assert facets(index, ["lang"], filter={"year": 2001}).documents == 1
-    assert facets(index, ["lang"], "dogs cats", "year < 2000").documents == 2
-    assert facets(index, ["title"])["title"].values[0] == FacetValue("Dogs", 2)
-    assert facets(index, ["source.name"])["source.name"] == FieldFacets((FacetValue("wire", 1),), 1, 3)
-    assert facets(index, ["draft"])["draft"].values == (FacetValue(True, 1),)
-    assert facets(index, [], "dog").documents == 2
-    assert facets(index, ["lang"], "vizsla").documents == facets(index, ["lang"], " ").documents == 0
-    assert facets(index, ["lang"], "vizsla")["lang"] == FieldFacets((), 0, 0)
+    assert index.facets(["lang"])["lang"] == FieldFacets((FacetValue("en", 2), FacetValue("de", 1)), 2, 1)
+    assert index.facets(["lang"], filter={"year": 2001}).documents == 1
+    assert index.facets(["lang"], "dogs cats", "year < 2000").documents == 2
+    assert index.facets(["title"])["title"].values[0] == FacetValue("Dogs", 2)
+    assert index.facets(["source.name"])["source.name"] == FieldFacets((FacetValue("wire", 1),), 1, 3)
+    assert index.facets(["draft"])["draft"].values == (FacetValue(True, 1),)
+    assert index.facets([], "dog").documents == 2
+    assert index.facets(["lang"], "vizsla").documents == index.facets(["lang"], " ").documents == 0
+    assert index.facets(["lang"], "vizsla")["lang"] == FieldFacets((), 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -175,31 +175,31 @@ def test_facets_of_a_query_a_filter_and_everything(index: Index) -> None:
 )
 def test_fields_that_cannot_be_counted(index: Index, fields: Any, message: str) -> None:
     with pytest.raises(VizslaError, match=message):
-        facets(index, fields)
+        index.facets(fields)
 
 
 @pytest.mark.parametrize("size", [0, -1, True, 1.5, "ten"])
 def test_sizes_that_make_no_sense(index: Index, size: Any) -> None:
     with pytest.raises(VizslaError, match="the number of values must be"):
-        facets(index, ["year"], size=size)
+        index.facets(["year"], size=size)
 
 
 def test_a_query_is_a_text(index: Index) -> None:
     with pytest.raises(VizslaError, match="a query is a text"):
-        facets(index, ["year"], 7)  # type: ignore[arg-type]
+        index.facets(["year"], 7)  # type: ignore[arg-type]
     with pytest.raises(VizslaError, match="no document has a field 'yaer'"):
-        facets(index, ["year"], filter="yaer = 1")
+        index.facets(["year"], filter="yaer = 1")
     with pytest.raises(VizslaError, match="does not have what"):
-        facets(index, ["year"], "dog", model="bm25-wp")
+        index.facets(["year"], "dog", model="bm25-wp")
 
 
 def test_an_empty_index_has_no_values(tmp_path: Path) -> None:
     for passages in (None, 3):
         with Index.create(tmp_path / f"{passages}", passages=passages) as index:
-            assert facets(index, [], "dog").documents == 0
-            assert facet_fields(index) == []
+            assert index.facets([], "dog").documents == 0
+            assert index.facet_fields() == []
             with pytest.raises(VizslaError, match=r"no document has .* the field 'year' .*; there are no fields yet"):
-                facets(index, ["year"], "dog")
+                index.facets(["year"], "dog")
 
 
 def test_what_rm3_adds_to_a_query_counts(tmp_path: Path) -> None:
@@ -209,11 +209,11 @@ def test_what_rm3_adds_to_a_query_counts(tmp_path: Path) -> None:
         index.add([{"id": str(i), "text": text} for i, text in enumerate(texts)])
         index.commit()
         model = "bm25-rm3"
-        assert facets(index, ["text"], "vizsla").documents == 1
-        assert facets(index, ["text"], "vizsla", model=model).documents == 2
-        assert facets(index, ["text"], "points", model=model).documents == 3
+        assert index.facets(["text"], "vizsla").documents == 1
+        assert index.facets(["text"], "vizsla", model=model).documents == 2
+        assert index.facets(["text"], "points", model=model).documents == 3
         assert len(index.search("points", 10, model=model)) == 3
-        assert facets(index, ["text"], "points", 'text = "vizsla points"', model=model).documents == 1
+        assert index.facets(["text"], "points", 'text = "vizsla points"', model=model).documents == 1
 
 
 @pytest.mark.parametrize("weight", [0.0, 2.0])
@@ -226,10 +226,10 @@ def test_all_documents_with_a_vector_match_a_dense_part(tmp_path: Path, weight: 
         index.commit()
         for query in ("dogs", "river", "\u0378"):
             found = index.search(query, 10)
-            assert facets(index, ["text"], query).documents == len(found)
+            assert index.facets(["text"], query).documents == len(found)
             for part in ("bm25", model):
                 found = index.search(query, 10, model=part)
-                assert facets(index, ["text"], query, model=part).documents == len(found)
+                assert index.facets(["text"], query, model=part).documents == len(found)
 
 
 def test_words_that_weigh_nothing_or_less_count_as_in_a_search(tmp_path: Path) -> None:
@@ -238,16 +238,16 @@ def test_words_that_weigh_nothing_or_less_count_as_in_a_search(tmp_path: Path) -
         with Index.create(tmp_path / variant, f"bm25(variant={variant})") as index:
             index.add([{"id": str(i), "text": f"common word{i}", "n": i} for i in range(4)])
             index.commit()
-            assert facets(index, ["n"], "common").documents == len(index.search("common")) == 4
+            assert index.facets(["n"], "common").documents == len(index.search("common")) == 4
 
 
 def test_without_texts_metadata_is_counted(tmp_path: Path) -> None:
     with Index.create(tmp_path / "i", store=False) as index:
         index.add([{"id": "1", "title": "Dogs", "text": "dogs bark", "year": 1999}])
         index.commit()
-        assert facets(index, ["year"], "dog")["year"].values == (FacetValue(1999, 1),)
+        assert index.facets(["year"], "dog")["year"].values == (FacetValue(1999, 1),)
         with pytest.raises(VizslaError, match="no document has a value in the field"):
-            facets(index, ["title"])
+            index.facets(["title"])
 
 
 def test_a_column_is_read_once_and_few_are_kept(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,17 +255,17 @@ def test_a_column_is_read_once_and_few_are_kept(index: Index, monkeypatch: pytes
     reads: list[tuple[str, ...]] = []
     read = columns.Columns._finish
     monkeypatch.setattr(columns.Columns, "_finish", lambda self, path: reads.append(path) or read(self, path))
-    facets(index, ["year", "lang"])
-    facets(index, ["year", "lang"], "dog")
+    index.facets(["year", "lang"])
+    index.facets(["year", "lang"], "dog")
     assert reads == [("year",), ("lang",)]
-    facets(index, ["tags"])
-    facets(index, ["lang"])
+    index.facets(["tags"])
+    index.facets(["lang"])
     assert len(reads) == 3
-    facets(index, ["year"])
+    index.facets(["year"])
     assert len(reads) == 4
     index.add([{"id": "9", "text": "more", "year": 7}])
     index.commit()
-    assert facets(index, ["year"], filter="year = 7")["year"].values == (FacetValue(7, 1),)
+    assert index.facets(["year"], filter="year = 7")["year"].values == (FacetValue(7, 1),)
 
 
 def test_threads_share_a_column(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,9 +273,9 @@ def test_threads_share_a_column(index: Index, monkeypatch: pytest.MonkeyPatch) -
     read = columns.Columns._finish
     monkeypatch.setattr(columns.Columns, "_finish", lambda self, path: reads.append(path) or read(self, path))
     got: list[Any] = []
-    facets(index, [])  # rows are there
+    index.facets([])  # rows are there
     assert index._searcher.columns
-    threads = [threading.Thread(target=lambda: got.append(facets(index, ["year"], "dog"))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: got.append(index.facets(["year"], "dog"))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -287,19 +287,19 @@ def test_threads_share_a_column(index: Index, monkeypatch: pytest.MonkeyPatch) -
 
 def test_long_values_have_their_bounds(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "MAX_CHARACTERS", 20)
-    assert facets(index, ["lang"])["lang"].distinct == 2
+    assert index.facets(["lang"])["lang"].distinct == 2
     with pytest.raises(VizslaError, match="the field 'text' has too many long values to count or sort them"):
-        facets(index, ["text"])
+        index.facets(["text"])
 
 
 def test_the_whole_text_of_a_document_in_passages(tmp_path: Path) -> None:
     with Index.create(tmp_path / "i", passages=2) as index:
         index.add([{"id": i, "text": "a b c d e", "n": i} for i in ("1", "2#0", "3#1")])
         index.commit()
-        assert facets(index, ["text"])["text"].values == (FacetValue("a b c d e", 3),)
-        assert facets(index, ["n"], "e")["n"].distinct == 3
-        assert matching_ids(index, 'n = "2#0"') == ["2#0"]
-        assert matching_ids(index, 'text = "c d"') == ["1", "2#0", "3#1"]  # a filter looks at passages
+        assert index.facets(["text"])["text"].values == (FacetValue("a b c d e", 3),)
+        assert index.facets(["n"], "e")["n"].distinct == 3
+        assert index.matching_ids('n = "2#0"') == ["2#0"]
+        assert index.matching_ids('text = "c d"') == ["1", "2#0", "3#1"]  # a filter looks at passages
 
 
 def test_facets_of_hits(index: Index) -> None:
@@ -307,7 +307,7 @@ def test_facets_of_hits(index: Index) -> None:
     everything = facets_of_hits(hits, ["year", "tags", "source.name", "nowhere"])
     assert everything.documents == 3
     for field in ("year", "tags", "source.name"):
-        assert everything[field] == facets(index, [field], "dogs cats purr")[field]
+        assert everything[field] == index.facets([field], "dogs cats purr")[field]
     assert everything["nowhere"] == FieldFacets((), 0, 3)
     assert facets_of_hits(hits[:1], ["title"])["title"].values == (FacetValue("Cats", 1),)
     assert facets_of_hits([], ["title"]).documents == 0
@@ -351,26 +351,26 @@ def test_fields_worth_counting(tmp_path: Path) -> None:
         with Index.create(tmp_path / f"{passages}", passages=passages) as index:
             index.add(records)
             index.commit()
-            assert facet_fields(index) == expected
-            assert facets(index, expected).documents == 300
+            assert index.facet_fields() == expected
+            assert index.facets(expected).documents == 300
     with Index.create(tmp_path / "many") as index:
         index.add([{"id": str(i), "text": "x", **{f"f{n}": 1 for n in range(20)}} for i in range(3)])
         index.commit()
-        assert facet_fields(index) == [f"f{n}" for n in range(12)]
+        assert index.facet_fields() == [f"f{n}" for n in range(12)]
 
 
 def test_a_filter_is_needed_to_match_ids(index: Index) -> None:
-    assert matching_ids(index, "year = 1999") == ["1", "3"]
-    assert matching_ids(index, {"lang": ["en", "de"]}) == ["1", "2", "4"]
+    assert index.matching_ids("year = 1999") == ["1", "3"]
+    assert index.matching_ids({"lang": ["en", "de"]}) == ["1", "2", "4"]
     for nothing in (None, {}):
         with pytest.raises(VizslaError, match="without one all documents would match"):
-            matching_ids(index, nothing)
-    index.delete(matching_ids(index, "year = 1999"))
+            index.matching_ids(nothing)
+    index.delete(index.matching_ids("year = 1999"))
     index.commit()
-    assert matching_ids(index, "exists(lang)") == ["2", "4"]
+    assert index.matching_ids("exists(lang)") == ["2", "4"]
 
 
 def test_a_closed_index_is_told(index: Index) -> None:
     index.close()
     with pytest.raises(CollectionError, match="has been closed"):
-        facets(index, ["year"])
+        index.facets(["year"])

@@ -14,8 +14,7 @@ from vizsla.errors import InputError, VizslaError
 from vizsla.index import Index
 from vizsla.models import BM25, GAR, Model, gar, parse_expander, parse_model
 from vizsla.models.generator import Sampling, TextGenerator
-from vizsla.training.kinds.generator import TEXT_PAIRS
-from vizsla.training.prepare.gar import GAR_TASKS, gar_pairs
+from vizsla.training.kinds.generator import GAR_TASKS, TEXT_PAIRS, gar_pairs
 
 DOCUMENTS = [
     {"id": "1", "title": "Tower", "text": "The tower was built by Gustave Eiffel."},

@@ -16,7 +16,7 @@ from vizsla.models.generator import CheckpointGenerator, Sampling
 from vizsla.neural.chunks import packed
 from vizsla.neural.generation import Generator
 from vizsla.training import TrainingInputs, load_training_recipe, train
-from vizsla.training.prepare.generation import generation_pairs
+from vizsla.training.kinds.generator import generation_pairs
 
 PAIRS = [
     ("A dog that points at birds.", "which dog points"),

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, document_vectors, term_statistics, verify
+from vizsla.index import Index, document_vectors, verify
 from vizsla.index.storage import checksums
 from vizsla.index.storage.terms import DamagedTermsError, stored_terms
 
@@ -25,7 +25,7 @@ USES: list[Callable[[Index], object]] = [
     lambda i: i.search("common word3 new", 50, "n > 3"),
     lambda i: i.explain("common", "1"),
     lambda i: list(document_vectors(i)),
-    lambda i: term_statistics(i, "common"),
+    lambda i: i.term_statistics("common"),
     lambda i: (i.add([{"id": "x", "text": "common"}]), i.commit()),
     lambda i: i.compact(),
 ]

@@ -149,7 +149,7 @@ def test_cards(small: LearnedSparse, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["hf:me/mine", "bm25 + hf:me/mine", "splade(checkpoint=hf:me/mine)"])
 def test_a_request_to_a_server_fetches_nothing(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fastapi")
-    from vizsla.server.requested import RequestedModels
+    from vizsla.server.requested_models import RequestedModels
 
     monkeypatch.setattr(hub, "snapshot_download", lambda *_, **__: pytest.fail("something was fetched"))
     with pytest.raises(VizslaError):

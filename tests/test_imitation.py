@@ -95,7 +95,7 @@ def test_overlap_prints_it(index: Path, tmp_path: Path, cli: Cli) -> None:
 def test_a_network_is_measured_in_the_same_pool() -> None:
     """By scripted vectors: the rank of the teacher's first document, the worst among equals."""
     from vizsla.training import TokenCorpus
-    from vizsla.training.arrays.imitation_dev import ImitationDev
+    from vizsla.training.arrays.dev_set import ImitationDev
 
     collection = TokenCorpus.pack([[200], [201], [202], [203], [204]])
     queries = TokenCorpus.pack([[301], [302], [303]])
@@ -119,7 +119,7 @@ def test_a_network_is_measured_in_the_same_pool() -> None:
 def test_dev_questions_go_through_a_folder(tmp_path: Path) -> None:
     from vizsla.datasets import Document
     from vizsla.text import Analyzer
-    from vizsla.training.arrays.imitation_dev import ImitationDev
+    from vizsla.training.arrays.dev_set import ImitationDev
     from vizsla.training.prepare.distillation import DistillationSettings, distillation_data
 
     documents = [Document(str(d["id"]), {"text": str(d["text"])}) for d in documents_of(60)]

@@ -283,11 +283,11 @@ def test_folders_that_are_no_index(tmp_path: Path) -> None:
 
 def test_an_index_prints_what_it_is(folder: Path) -> None:
     with Index.create(folder, "bm25(k1=1.2)") as index:
-        assert repr(index) == f"<Index '{folder}': {index.model.name}, 0 documents, generation 0>"
+        assert repr(index) == f"<Index {folder}: {index.model.name}, 0 documents, generation 0>"
         index.add([{"id": str(i), "text": "dogs"} for i in range(1200)])
         index.commit()
-        assert repr(index) == f"<Index '{folder}': {index.model.name}, 1,200 documents, generation 1>"
-    assert repr(index) == f"<Index '{folder}': {index.name}, closed>"
+        assert repr(index) == f"<Index {folder}: {index.model.name}, 1,200 documents, generation 1>"
+    assert repr(index) == f"<Index {folder}: closed>"
 
 
 def test_create_removes_nothing_it_should_not(tmp_path: Path, documents: Records) -> None:

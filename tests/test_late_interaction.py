@@ -16,7 +16,7 @@ from scattered import Scattered
 from vizsla import Index
 from vizsla.backends import export_vectors
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import document_vectors, similar
+from vizsla.index import document_vectors
 from vizsla.index.storage.verify import verify
 from vizsla.models import BM25, Fields, TokenComponent, field_text
 
@@ -163,7 +163,7 @@ def test_sums_are_exact_and_unions_take_the_best_of_each_part(tmp_path: Path) ->
         assert len(named) == tokens.facts["tokens"]
         assert "dog  ~ dog (token 1 of this document)" in str(explanation)
         assert not index.explain("dog", "d2").score
-        assert similar(index, "d0", 2)
+        assert index.similar("d0", 2)
         with pytest.raises(VizslaError, match="no terms to list"):
             list(document_vectors(index))
 

@@ -14,8 +14,8 @@ from small import documents_of, small_model
 from vizsla.errors import InputError, VizslaError
 from vizsla.index import Index, verify
 from vizsla.models import BM25, AutoWeightedSum, LearnedSparse, Model, Network, expression, parse_model
-from vizsla.models.impacts import Impacts
 from vizsla.models.model import Part
+from vizsla.models.sums import Impacts
 
 TEXTS = [
     "Dogs bark at night.",

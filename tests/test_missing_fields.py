@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from vizsla import Index, VizslaError
-from vizsla.index import facets, matching_ids
 
 DOCUMENTS: list[dict[str, Any]] = [
     {"id": "1", "title": "Dogs", "text": "Dogs bark.", "year": 1999, "source": {"name": "wire"}},
@@ -25,9 +24,9 @@ ASKED: dict[str, Callable[[Index], object]] = {
     "excluded value": lambda index: index.search("dogs -(colour:red)", syntax="lucene"),
     "sort": lambda index: index.search("dogs", sort="colour"),
     "collapse": lambda index: index.search("dogs", collapse="colour"),
-    "facets": lambda index: facets(index, ["colour"]),
-    "facets of a filter": lambda index: facets(index, [], filter="colour = 1"),
-    "deletion": lambda index: matching_ids(index, "colour = 1"),
+    "facets": lambda index: index.facets(["colour"]),
+    "facets of a filter": lambda index: index.facets([], filter="colour = 1"),
+    "deletion": lambda index: index.matching_ids("colour = 1"),
 }
 
 
@@ -62,8 +61,8 @@ def test_a_field_may_be_missing_if_the_filter_asks_for_it(documents: list[dict[s
             "exists(source.colour) or exists(colour)": [],
         }.items():
             assert {hit.id for hit in index.search("dogs", filter=condition)} == set(expected), condition
-            assert matching_ids(index, condition) == expected
-            assert facets(index, [], filter=condition).documents == len(expected)
+            assert index.matching_ids(condition) == expected
+            assert index.facets([], filter=condition).documents == len(expected)
 
 
 def test_the_closest_field_is_suggested(tmp_path: Path) -> None:

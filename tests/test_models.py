@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from vizsla.errors import InputError, VizslaError
 from vizsla.models import BM25, MODELS, Model, Part, PrecomputedVectors, Spar, Sum, parse_model
 from vizsla.models.expressions import expression
-from vizsla.models.lengths import lucene_codes, lucene_lengths
-from vizsla.models.statistics import CountedStatistics, load_statistics, save_statistics
+from vizsla.models.statistics import CountedStatistics, load_statistics, lucene_codes, lucene_lengths, save_statistics
 from vizsla.vectors import Quantiser
 from waiting import calls_of
 

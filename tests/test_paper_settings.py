@@ -11,7 +11,7 @@ from vizsla.errors import VizslaError
 from vizsla.expansion import PRESETS
 from vizsla.models import MODELS
 from vizsla.training import load_training_recipe
-from vizsla.training.schema import keys_of
+from vizsla.training.settings import keys_of
 
 
 def settings_of(recipe: str) -> dict[str, object]:

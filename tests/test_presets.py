@@ -24,7 +24,7 @@ from encoders import (
 )
 from vizsla.errors import VizslaError
 from vizsla.models import Dense, Network, parse_model
-from vizsla.models.presets import PRESETS
+from vizsla.models.dense import PRESETS
 
 pytestmark = pytest.mark.usefixtures("cache")
 

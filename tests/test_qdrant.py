@@ -15,9 +15,7 @@ from scattered import Scattered, ScatteredTokens
 from vizsla import BeirDataset, Filter, Index, evaluate_retriever
 from vizsla import open as open_location
 from vizsla.backends.qdrant.index import QdrantIndex
-from vizsla.backends.qdrant.inspection import matching_ids
 from vizsla.errors import UncommittedChangesWarning, VizslaError
-from vizsla.index import term_statistics
 from vizsla.models import BM25, Model
 from waiting import eventually
 
@@ -64,7 +62,7 @@ def test_terms_documents_and_facts_are_those_of_an_index(tmp_path: Path, where: 
     local, cluster = both(tmp_path, where, "bm25", documents(80))
     with local, cluster:
         text = "word1 word2 word59 nothing"
-        assert cluster.reader.term_statistics(text) == term_statistics(local, text)
+        assert cluster.term_statistics(text) == local.term_statistics(text)
         assert [d.id for d in cluster.documents()] == [d.id for d in local.documents()]
         assert cluster.get_many(["d3", "nope", "d1"]) == local.get_many(["d3", "nope", "d1"])
         assert cluster.get("d5") == local.get("d5")
@@ -138,11 +136,11 @@ def test_other_models_on_the_same_documents(tmp_path: Path, where: str) -> None:
             with pytest.raises(VizslaError, match=message):
                 cluster.with_model(model)
         for option, message in [
-            ({"combine": "union"}, "union is for an index; here parts are added up or fused, as by rrf"),
+            ({"combine": "union"}, "cannot search the union of the best of each part; add the parts up"),
             ({"combine": "rff"}, "unknown way to combine 'rff'; did you mean 'rrf'"),
             ({"combine": "rrf", "model": "bm25"}, "rrf combines the parts of a sum, and this model has only one part"),
-            ({"search_params": "ef_search=10"}, "there are no search parameters"),
-            ({"approximate": 0.5}, "there is no approximate search"),
+            ({"search_params": "ef_search=10"}, "cannot take search parameters"),
+            ({"approximate": 0.5}, "cannot search approximately"),
         ]:
             with pytest.raises(VizslaError, match=message):
                 cluster.search("word1", **option)  # type: ignore[arg-type]
@@ -231,7 +229,7 @@ def test_filters_with_odd_names_and_values(where: str) -> None:
         ]:  # fmt: skip
             expected = [d["id"] for d in some if Filter.parse(condition).accepts(d)]
             assert [h.id for h in cluster.search("dog", filter=condition)] == expected, condition
-            assert matching_ids(cluster, condition) == expected
+            assert cluster.matching_ids(condition) == expected
 
 
 # On the command line

@@ -22,7 +22,7 @@ from vizsla import Filter
 from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.backends.qdrant.reweighing import reweigh
 from vizsla.errors import VizslaError
-from vizsla.index import Index, term_statistics
+from vizsla.index import Index
 from vizsla.models import Model, parse_model
 
 # The mean length of documents is that of the first commit in a collection, and that of all in an index; with b = 0 it
@@ -124,7 +124,7 @@ class Life(RuleBasedStateMachine):
         assert len(self.local) == len(self.cluster)
         assert list(self.local.documents()) == list(self.cluster.documents())
         words = "dog dogs cat bark fish 7"
-        assert term_statistics(self.local, words) == self.cluster.reader.term_statistics(words)
+        assert self.local.term_statistics(words) == self.cluster.term_statistics(words)
 
 
 @pytest.mark.parametrize(("models", "examples"), [(MODELS, 8), ([WITH_LENGTHS], 3)], ids=["without", "with-lengths"])

@@ -11,14 +11,12 @@ from conftest import Cli
 from qdrant_server import Node, address
 from uploaded import contents, records
 from vizsla import open as open_location
+from vizsla.backends.qdrant import generations
 from vizsla.backends.qdrant import lock as locks
-from vizsla.backends.qdrant import reverting
-from vizsla.backends.qdrant.address import Address
-from vizsla.backends.qdrant.connection import Connection
-from vizsla.backends.qdrant.generations import find_generations, take_over
+from vizsla.backends.qdrant.connection import Address, Connection
+from vizsla.backends.qdrant.generations import find_generations, revert, take_over
 from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.backends.qdrant.lock import WriteLock
-from vizsla.backends.qdrant.reverting import revert
 from vizsla.backends.qdrant.reweighing import reweigh
 from vizsla.backends.qdrant.state import BUILDING, WRITING, read_state, write_state
 from vizsla.errors import CollectionError
@@ -112,18 +110,18 @@ def test_what_cannot_be_gone_back_to(
 def test_a_stopped_revert_can_be_done_again(
     where: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, swap = name_of(where), reverting.swap
+    name, swap = name_of(where), generations.swap
 
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reverting, "swap", stopped)
+    monkeypatch.setattr(generations, "swap", stopped)
     with pytest.raises(KeyboardInterrupt):
         revert(where)
     assert find_generations(connection, name).live == f"{name}@2"
     with open_location(where) as client:
         assert client.search("word1")
-    monkeypatch.setattr(reverting, "swap", swap)
+    monkeypatch.setattr(generations, "swap", swap)
     assert revert(where).base == f"{name}@1"
 
 

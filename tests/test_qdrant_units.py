@@ -20,20 +20,24 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 from beside import WORDS, differences, documents, queries
 from scattered import Scattered, ScatteredTokens
 from vizsla.backends.qdrant import connection as connections
-from vizsla.backends.qdrant import lock, rest
+from vizsla.backends.qdrant import lock
 from vizsla.backends.qdrant import writer as writing
-from vizsla.backends.qdrant.address import Address
-from vizsla.backends.qdrant.connection import Connection, LeaderLostError, MissingCollectionError
-from vizsla.backends.qdrant.filters import payload_filter
+from vizsla.backends.qdrant.connection import (
+    Address,
+    Connection,
+    LeaderLostError,
+    MissingCollectionError,
+    bodies,
+    query_batch,
+)
 from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.backends.qdrant.layout import STATE_ID
 from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint
-from vizsla.backends.qdrant.rest import bodies, query_batch
-from vizsla.backends.qdrant.searching import FoundDocuments, Pending, is_complete, ordered
-from vizsla.backends.qdrant.staging import Staging
+from vizsla.backends.qdrant.searching import FoundDocuments, Pending, is_complete, ordered, payload_filter
 from vizsla.backends.qdrant.state import CollectionState, NamespaceState, check_same_model
+from vizsla.backends.qdrant.writer import Staging
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, term_statistics
+from vizsla.index import Index
 from vizsla.index.writing.analysis import Analyst
 from vizsla.models import BM25, CountedStatistics, Model, parse_model
 from vizsla.runs import Document, Filter
@@ -365,7 +369,7 @@ class TestInMemory:
             assert differences(local, cluster, queries(5), 10, cancelling=True) == []
             assert differences(local, cluster, queries(5), 10, "year > 1995", cancelling=True) == []
             text = " ".join([*WORDS, "newword"])
-            assert cluster.reader.term_statistics(text) == term_statistics(local, text)
+            assert cluster.term_statistics(text) == local.term_statistics(text)
             assert list(cluster.documents()) == list(local.documents())
 
     def test_a_commit_while_the_leader_is_down(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,10 +408,10 @@ class TestInMemory:
 
         def watched(client: QdrantClient, name: str, body: bytes, *, wait: bool) -> None:
             sizes.append((len(body), len(json.loads(body)["points"])))
-            rest.upsert(client, name, body, wait=wait)
+            connections.upsert(client, name, body, wait=wait)
 
         monkeypatch.setattr(writing, "upsert", watched)
-        monkeypatch.setattr(rest, "REQUEST_BYTES", 20_000)
+        monkeypatch.setattr(connections, "REQUEST_BYTES", 20_000)
         with QdrantIndex.create("qdrant://memory/my", ScatteredTokens(), connection=connection) as cluster:
             cluster.add(documents(60))
             cluster.commit()

@@ -18,7 +18,6 @@ from vizsla import open as open_location
 from vizsla.backends.qdrant import lock as locks
 from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.errors import CollectionError
-from vizsla.index import term_statistics
 from vizsla.models import parse_model
 
 # Writers, one at a time
@@ -54,7 +53,7 @@ def test_writers_take_turns_and_wait_for_each_other(where: str) -> None:
         assert errors == []
         one.refresh()
         assert len(one) == 11
-        assert one.reader.term_statistics("dog")[0].documents == 11
+        assert one.term_statistics("dog")[0].documents == 11
         assert len({h.document.id for h in one.search("dog", 50)}) == 11
 
 
@@ -78,12 +77,12 @@ def test_a_dead_writer_is_replaced_and_its_statistics_counted_again(
         local.commit()
         assert differences(local, cluster, queries(20), 30) == []
         text = " ".join(WORDS)
-        assert cluster.reader.term_statistics(text) == term_statistics(local, text)
+        assert cluster.term_statistics(text) == local.term_statistics(text)
 
 
 def _write_and_stop(where: str) -> None:
     """A commit that is killed after half of its documents were sent."""
-    from vizsla.backends.qdrant import rest
+    from vizsla.backends.qdrant import connection
 
     sent = 0
 
@@ -93,7 +92,7 @@ def _write_and_stop(where: str) -> None:
         if sent > 2:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    rest.MAX_POINTS = 15
+    connection.MAX_POINTS = 15
     index = QdrantIndex(where)
     original, turn = index._connection.call, threading.Lock()
 
@@ -160,9 +159,8 @@ def test_what_is_not_ours_or_not_there(server: Node, where: str) -> None:
 
 
 def test_half_an_upload_is_not_searched(where: str) -> None:
-    from vizsla.backends.qdrant.address import Address
-    from vizsla.backends.qdrant.connection import Connection
-    from vizsla.backends.qdrant.creation import create_collection
+    from vizsla.backends.qdrant.connection import Address, Connection
+    from vizsla.backends.qdrant.generations import create_collection
 
     place = Address.parse(where)
     connection = Connection(place.servers)

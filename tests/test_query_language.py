@@ -15,7 +15,7 @@ from scattered import Scattered
 from vizsla import Index, VizslaError, parse_model
 from vizsla.engine import PhrasePattern, TermSequences, WordList, rows_with_phrase
 from vizsla.errors import CollectionError
-from vizsla.index import facets, verify
+from vizsla.index import verify
 from vizsla.runs.query_language import Group, Phrase, QuerySyntaxError, parse_query
 
 # Reading
@@ -224,7 +224,7 @@ def test_deleted_texts_are_not_read(change: str, tmp_path: Path) -> None:
             'text:("big dogs" fish)': ["4", "3", *(f"f{n}" for n in range(20))],
         }.items():
             assert {hit.id for hit in index.search(query, 50, syntax="lucene")} == set(expected), query
-            assert facets(index, [], query, syntax="lucene").documents == len(expected)
+            assert index.facets([], query, syntax="lucene").documents == len(expected)
         assert [hit.id for hit in index.search("title:dogs", filter="exists(lang)", syntax="lucene")] == []
 
 
@@ -300,7 +300,7 @@ def test_facets_and_explanations_are_of_what_a_sum_with_vectors_finds(tmp_path: 
         index.commit()
         for query, expected in {"lang:en": ["1", "2", "4"], "lang:en fish": ["1", "2", "3"]}.items():
             assert sorted(hit.id for hit in index.search(query, syntax="lucene")) == expected
-            assert facets(index, [], query, syntax="lucene").documents == 3
+            assert index.facets([], query, syntax="lucene").documents == 3
         with pytest.raises(VizslaError, match="does not meet the query"):
             index.explain("lang:en fish", "4", syntax="lucene")
 

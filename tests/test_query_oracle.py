@@ -12,7 +12,7 @@ import pytest
 from queries import Definition, Node, Part, lucene_length, query_text
 from query_fuzz import garbage, survives
 from query_oracle import KINDS, Oracle
-from vizsla.models.lengths import lucene_codes, lucene_lengths
+from vizsla.models.statistics import lucene_codes, lucene_lengths
 from vizsla.runs.query_language import MUST, MUST_NOT, SHOULD
 
 

@@ -15,9 +15,8 @@ from vizsla.datasets import BeirDataset
 from vizsla.errors import VizslaError
 from vizsla.neural.chunks import packed
 from vizsla.training import MinedPairs, TrainingInputs, load_training_recipe, train
-from vizsla.training.arrays import encoding
-from vizsla.training.arrays.special_tokens import with_special_tokens
-from vizsla.training.arrays.token_corpus import TokenCorpus
+from vizsla.training.arrays import dev_set
+from vizsla.training.arrays.token_corpus import TokenCorpus, with_special_tokens
 from vizsla.training.loop.refresh import mined_negatives
 
 CPU = torch.device("cpu")
@@ -46,7 +45,7 @@ def vectors(network: Any, texts: TokenCorpus, side: int, length: int) -> np.ndar
 def test_new_negatives_are_the_best_documents_of_the_own_data_set(
     judged: Path, start: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoding, "_BLOCK", 7)  # so that blocks are merged
+    monkeypatch.setattr(dev_set, "_ENCODED", 7)  # so that blocks are merged
     recipe = recipe_of(name, start, "data.refresh_steps=2", "data.negatives_depth=6")
     other = named_as_documents(judged, tmp_path / "other")
     kind = recipe.make()

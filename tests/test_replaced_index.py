@@ -17,16 +17,7 @@ import pytest
 
 from small import small_dense
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import (
-    Index,
-    facets,
-    generation,
-    is_outdated,
-    newest_generation,
-    replace_index,
-    suggest,
-    verify,
-)
+from vizsla.index import Index, newest_generation, replace_index, verify
 from vizsla.index.reading import connection
 from vizsla.index.reading.connection import Newest, Watch
 from vizsla.index.reading.snapshot import Snapshot
@@ -95,19 +86,19 @@ def words(index: Index) -> set[str]:
 
 
 def test_a_newer_commit_is_noticed(place: Path, index: Index) -> None:
-    assert (generation(index), newest_generation(index), is_outdated(index)) == (1, 1, False)
+    assert (index.generation, newest_generation(index), index.is_outdated()) == (1, 1, False)
     with Index.open(place) as other:
         other.add([{"id": "x", "text": "more"}])
-        assert (newest_generation(index), is_outdated(index)) == (1, False)  # nothing is committed
+        assert (newest_generation(index), index.is_outdated()) == (1, False)  # nothing is committed
         other.commit()
-        assert (generation(other), newest_generation(other), is_outdated(other)) == (2, 2, False)
-        assert (generation(index), newest_generation(index), is_outdated(index)) == (1, 2, True)
+        assert (other.generation, newest_generation(other), other.is_outdated()) == (2, 2, False)
+        assert (index.generation, newest_generation(index), index.is_outdated()) == (1, 2, True)
         index.refresh()
-        assert (generation(index), is_outdated(index)) == (2, False)
+        assert (index.generation, index.is_outdated()) == (2, False)
         other.compact()
-        assert is_outdated(index)
+        assert index.is_outdated()
     index.refresh()
-    assert generation(index) == newest_generation(index) == 3
+    assert index.generation == newest_generation(index) == 3
 
 
 def test_every_one_of_many_fast_commits_is_noticed(place: Path, index: Index) -> None:
@@ -127,7 +118,7 @@ def test_another_process_commits(place: Path, index: Index) -> None:
         "index.add([{'id': 'x', 'text': 'more'}]); index.commit(); index.close()"
     )
     subprocess.run([sys.executable, "-c", code, str(place)], check=True)
-    assert is_outdated(index)
+    assert index.is_outdated()
     index.refresh()
     assert [hit.id for hit in index.search("more")] == ["x"]
 
@@ -143,8 +134,8 @@ def test_looking_is_cheap_when_nothing_changes(index: Index, monkeypatch: pytest
         assert newest_generation(index) == 1
     assert len(looks) == 200
     assert calls_of(lambda: newest_generation(index)) < 150
-    assert calls_of(lambda: is_outdated(index)) < 150
-    assert not is_outdated(index)
+    assert calls_of(lambda: index.is_outdated()) < 150
+    assert not index.is_outdated()
 
 
 def test_what_was_written_just_now_is_looked_at_again(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,23 +167,23 @@ def test_looking_leaves_no_traces(place: Path) -> None:
 @pytest.mark.parametrize("replace", WAYS)
 def test_a_replacement_is_noticed_and_opened_wholly(place: Path, index: Index, replace: Callable[..., None]) -> None:
     old = index._searcher.snapshot.meta["uuid"]
-    assert [f.value for f in facets(index, ["word"])["word"].values] == ["old"]
+    assert [f.value for f in index.facets(["word"])["word"].values] == ["old"]
     replace(place, "fresh", "bm25-multifield")
-    assert is_outdated(index)  # though the new index has as many commits
-    assert generation(index) == newest_generation(index) == 1
+    assert index.is_outdated()  # though the new index has as many commits
+    assert index.generation == newest_generation(index) == 1
     assert words(index) == {"old"}
-    assert [f.value for f in facets(index, ["word"])["word"].values] == ["old"]
+    assert [f.value for f in index.facets(["word"])["word"].values] == ["old"]
     assert [d["word"] for d in index.documents()] == ["old"] * 5
-    assert suggest(index, "ol")[0].text == "old"
+    assert index.suggest("ol")[0].text == "old"
     index.refresh()
-    assert not is_outdated(index)
+    assert not index.is_outdated()
     assert index._searcher.snapshot.meta["uuid"] != old
     assert index.name == index.model.name == "bm25-multifield"
     assert len(index) == 7
     assert words(index) == {"fresh"}
-    assert [f.value for f in facets(index, ["word"])["word"].values] == ["fresh"]
+    assert [f.value for f in index.facets(["word"])["word"].values] == ["fresh"]
     assert index.get("old0") is None
-    assert suggest(index, "ol") == []
+    assert index.suggest("ol") == []
     assert verify(place) == []
 
 
@@ -205,7 +196,7 @@ def test_a_copy_with_the_same_numbers_is_noticed(place: Path, tmp_path: Path) ->
         fill(index, "later", 2)
         remove(place)
         (tmp_path / "copy").rename(place)
-        assert is_outdated(index)
+        assert index.is_outdated()
         index.refresh()
         assert words(index) == {"old", "fresh"}
 
@@ -402,30 +393,30 @@ def test_what_cannot_be_opened_is_told_and_searches_go_on(
 ) -> None:
     by_removing(place, "damaged", "bm25-wp")
     damage(place)
-    assert is_outdated(index)
+    assert index.is_outdated()
     for _ in range(2):
         with pytest.raises(CollectionError) as told:
             index.refresh()
         assert str(told.value).startswith(str(place))
         assert "\n" not in str(told.value)
-        assert (words(index), len(index), generation(index), index.name) == ({"old"}, 5, 1, "bm25")
+        assert (words(index), len(index), index.generation, index.name) == ({"old"}, 5, 1, "bm25")
     if place.is_dir():
         remove(place)
     else:
         place.unlink(missing_ok=True)
     with pytest.raises(CollectionError, match="this folder does not exist"):
         newest_generation(index)
-    assert is_outdated(index)
+    assert index.is_outdated()
     build(place, "repaired")
-    assert is_outdated(index)
+    assert index.is_outdated()
     index.refresh()
     assert words(index) == {"repaired"}
-    assert not is_outdated(index)
+    assert not index.is_outdated()
 
 
 def test_a_closed_index_is_not_asked(index: Index) -> None:
     index.close()
-    for ask in (newest_generation, is_outdated):
+    for ask in (newest_generation, Index.is_outdated):
         with pytest.raises(CollectionError, match="has been closed"):
             ask(index)
 
@@ -525,7 +516,7 @@ class Server:
         self.searches += 1
 
     def _look(self) -> None:
-        if is_outdated(self.index):
+        if self.index.is_outdated():
             try:
                 self.index.refresh()
             except CollectionError:

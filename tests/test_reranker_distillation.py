@@ -32,11 +32,10 @@ from vizsla.training import (
     TrainingSettings,
     load_training_recipe,
 )
-from vizsla.training.arrays.scored_pairs import ScoredPairs
-from vizsla.training.kinds.cross_encoder import cross_encoder_network
-from vizsla.training.loop.losses import group_taught_loss
-from vizsla.training.prepare.answers import AnsweredQueries
-from vizsla.training.prepare.cross_encoder import cross_encoder_data
+from vizsla.training.arrays.pairs import ScoredPairs
+from vizsla.training.kinds.cross_encoder import cross_encoder_data, cross_encoder_network
+from vizsla.training.loop.objectives import group_taught_loss
+from vizsla.training.prepare.judged import AnsweredQueries
 
 CPU = torch.device("cpu")
 

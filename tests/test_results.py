@@ -17,7 +17,7 @@ from scattered import Scattered
 from served import Client, build, served
 from vizsla import Index, VizslaError, parse_model
 from vizsla.retrievers.remote import RemoteIndex
-from vizsla.retrievers.remote_calls import Abilities, Calls, RemoteOptions
+from vizsla.retrievers.remote_calls import Abilities, Calls
 from vizsla.runs import Document, Hit, Hits
 
 DOCUMENTS = [
@@ -215,10 +215,10 @@ def test_a_client_searches_as_the_index_does(client: Client, folder: Path) -> No
 def test_a_server_of_an_earlier_version_is_named() -> None:
     calls = Calls("pets", abilities=Abilities("0.9"))
     with pytest.raises(VizslaError, match=r"the server runs vizsla 0\.9 and does not know syntax; update it"):
-        calls.searched_with(RemoteOptions(syntax="lucene"))
+        next(calls.with_model(syntax="lucene"))
     with pytest.raises(VizslaError, match="does not know collapse"):
-        next(calls.search_many(["dogs"], page={"collapse": "year"}))
-    request = next(calls.search_many(["dogs"], page={"offset": 3}))
+        next(calls.search_many(["dogs"], collapse="year"))
+    request = next(calls.search_many(["dogs"], offset=3))
     assert request.body is not None
     assert request.body["offset"] == 3
 

@@ -16,7 +16,7 @@ from scattered import Scattered
 from vizsla.backends import export_vectors
 from vizsla.datasets import Document, Splitter
 from vizsla.errors import VizslaError
-from vizsla.index import Index, document_vectors, pools, term_statistics
+from vizsla.index import Index, document_vectors, pools
 from vizsla.index.storage.verify import verify
 from vizsla.models import BM25
 
@@ -200,7 +200,7 @@ def test_what_is_no_query_no_number_and_no_filter_is_told(folder: Path) -> None:
             with pytest.raises(VizslaError, match="a query is a text, not "):
                 index.highlighter(wrong)
             with pytest.raises(VizslaError, match="need a text"):
-                term_statistics(index, wrong)
+                index.term_statistics(wrong)
         for wrong in (None, b"dogs", 3, "dogs", {"q": "dogs"}):
             with pytest.raises(VizslaError, match="queries are a list of texts"):
                 index.search_many(wrong)

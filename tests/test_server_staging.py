@@ -17,8 +17,7 @@ from served import Client, build, served
 from vizsla import Index
 from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.errors import VizslaError
-from vizsla.index import generation
-from vizsla.server.staging import Staging
+from vizsla.server.writes import Staging
 
 # Commits what is staged, as a server does, and dies when the first commit is made.
 DIES = """
@@ -29,7 +28,7 @@ from vizsla.index import Writer
 from vizsla.server import writes
 from vizsla.server.hosting import Hosted
 from vizsla.server.settings import Limits, Settings
-from vizsla.server.staging import Staging
+from vizsla.server.writes import Staging
 
 location, staged = sys.argv[1:]
 hosted = Hosted("dogs", location, Settings(indexes={"dogs": location}))
@@ -157,14 +156,14 @@ def test_notes_are_committed_with_the_documents_or_not_at_all(folder: Path) -> N
             with pytest.raises(VizslaError, match="the note 'read' must be a JSON value"):
                 writer.set_note("read", object())
             writer.rollback()
-        before = generation(index)
+        before = index.generation
         index.compact()
         with index.writer() as writer:
             assert writer.notes() == {"read": 8, "other": ["x"]}
             writer.set_note("other", None)
             writer.commit()
             assert writer.notes() == {"read": 8}
-        assert (generation(index), len(index)) == (before + 2, 10)
+        assert (index.generation, len(index)) == (before + 2, 10)
 
 
 # A server with one worker whose writes never end.

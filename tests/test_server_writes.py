@@ -16,7 +16,7 @@ import pytest
 from served import Client, build, doc_path, served
 from vizsla.index import Index
 from vizsla.server.settings import Limits
-from vizsla.server.staging import Staging
+from vizsla.server.writes import Staging
 from waiting import eventually
 
 FIRST = [{"id": str(n), "text": f"a dog number{n}", "year": 1990 + n} for n in range(10)]
@@ -35,7 +35,7 @@ def test_add_replace_and_delete(folder: Path) -> None:
     with served({"dogs": folder}, write=True) as client:
         answer = client.add("dogs", [{"id": "0", "text": "a cat"}, {"id": "new", "text": "a dog"}])
         assert answer.data == {
-            "index": "dogs", "added": 2, "replaced": 1, "deleted": 0, "generation": 2, "committed": True,
+            "index": "dogs", "added": 2, "replaced": 1, "deleted": 0, "empty": [], "generation": 2, "committed": True,
         }  # fmt: skip
         assert found(client) == {str(n) for n in range(1, 10)} | {"new"}
         again = client.add("dogs", [{"id": "0", "text": "a cat"}, {"id": "new", "text": "a dog"}]).data
@@ -70,8 +70,10 @@ def test_read_only_unless_told(folder: Path) -> None:
 def test_staged_changes_wait_for_the_commit_and_survive_the_server(folder: Path) -> None:
     with served({"dogs": folder}, write=True) as client:
         staged = client.add("dogs", [{"id": "a", "text": "a dog", "year": 1}], commit="false").data
-        assert staged == {"index": "dogs", "staged": 1, "generation": 1, "committed": False}
-        client.send("POST", "/v1/dogs/delete", {"filter": "year < 1995"}, commit="false")
+        counts = {"staged": 1, "replaced": 0, "empty": []}
+        assert staged == {"index": "dogs", **counts, "generation": 1, "committed": False}
+        deleted = client.send("POST", "/v1/dogs/delete", {"filter": "year < 1995"}, commit="false").data
+        assert (deleted["deleted"], deleted["committed"]) == (5, False)
         client.add("dogs", [{"id": "b", "text": "a dog", "year": 2}], commit="false")
         assert len(found(client)) == 10
     with served({"dogs": folder}, write=True) as client:
@@ -181,7 +183,7 @@ def test_an_error_while_it_looks_for_commits_does_not_end_the_looking(
 ) -> None:
     with served({"dogs": folder}) as client, Index.open(folder) as other:
         with monkeypatch.context() as patch:
-            patch.setattr("vizsla.server.hosting.is_outdated", lambda _: 1 / 0)
+            patch.setattr(Index, "is_outdated", lambda _: 1 / 0)
             eventually(lambda: "looking for new commits failed" in caplog.text)
         other.add([{"id": "late", "text": "a late dog"}])
         other.commit()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from small import documents_of, small_dense, small_model
 from vizsla.errors import VizslaError
-from vizsla.index import Index, similar, similar_query
+from vizsla.index import Index
 from vizsla.index.search.similar import MAX_TEXT, MAX_WORDS
 from vizsla.text import Analyzer
 
@@ -36,22 +36,22 @@ def filled(folder: Path, model: Any = "bm25", documents: Any = DOCUMENTS, **opti
 
 def test_documents_like_a_document(tmp_path: Path) -> None:
     with filled(tmp_path / "i") as index:
-        assert similar_query(index, "1").split()[0] in ("vizsla", "vizslas")
-        hits = similar(index, "1")
+        assert index.similar_query("1").split()[0] in ("vizsla", "vizslas")
+        hits = index.similar("1")
         assert [(hit.rank, hit.id) for hit in hits] == [(1, "2"), (2, "4")] or [hit.id for hit in hits] == ["4", "2"]
-        searched = [hit for hit in index.search(similar_query(index, "1"), 10) if hit.id != "1"]
+        searched = [hit for hit in index.search(index.similar_query("1"), 10) if hit.id != "1"]
         assert [(hit.id, hit.score) for hit in hits] == [(hit.id, hit.score) for hit in searched]
-        assert [hit.id for hit in similar(index, 1, 1)] == [hits[0].id]
-        assert [hit.id for hit in similar(index, "1", filter='lang = "de"')] == ["4"]
-        assert [hit.rank for hit in similar(index, "1", filter='lang = "de"')] == [1]
-        assert similar_query(index, "5") == ""
-        assert similar(index, "5") == []
-        assert similar(index, "3", model="bm25(k1=2)") == []
+        assert [hit.id for hit in index.similar(1, 1)] == [hits[0].id]
+        assert [hit.id for hit in index.similar("1", filter='lang = "de"')] == ["4"]
+        assert [hit.rank for hit in index.similar("1", filter='lang = "de"')] == [1]
+        assert index.similar_query("5") == ""
+        assert index.similar("5") == []
+        assert index.similar("3", model="bm25(k1=2)") == []
 
 
 def test_mistakes_are_told(tmp_path: Path) -> None:
     with filled(tmp_path / "i") as index:
-        for function in (similar, similar_query):
+        for function in (Index.similar, Index.similar_query):
             with pytest.raises(VizslaError, match="there is no document with the id '7'"):
                 function(index, "7")
             with pytest.raises(VizslaError, match="does not have what"):
@@ -60,15 +60,15 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
                 function(index, None)  # type: ignore[arg-type]
         for k in (0, 1.5, True):
             with pytest.raises(VizslaError, match="k, the number of results"):
-                similar(index, "1", k)  # type: ignore[arg-type]
+                index.similar("1", k)  # type: ignore[arg-type]
         with pytest.raises(VizslaError, match="no document has a field 'yaer'"):
-            similar(index, "1", filter="yaer = 1")
+            index.similar("1", filter="yaer = 1")
         index.delete("2")
         index.commit()
         with pytest.raises(VizslaError, match="there is no document with the id '2'"):
-            similar(index, "2")
+            index.similar("2")
     with filled(tmp_path / "bare", store=False) as index, pytest.raises(VizslaError, match="does not keep the texts"):
-        similar(index, "1")
+        index.similar("1")
 
 
 @settings(max_examples=25)
@@ -81,7 +81,7 @@ def test_the_words_are_those_with_the_highest_tf_idf(number: int) -> None:
         counts = Counter(analyzer(document["text"]))
         frequencies = Counter(t for d in index.documents() for t in set(analyzer(d["text"])))
         worth = {t: n * (math.log(41 / (frequencies[t] + 1)) + 1) for t, n in counts.items()}
-        got = [analyzer(word)[0] for word in similar_query(index, str(number)).split()]
+        got = [analyzer(word)[0] for word in index.similar_query(str(number)).split()]
         assert len(got) == min(MAX_WORDS, len(worth)) == len(set(got))
         values = [worth[term] for term in got]
         assert values == sorted(values, reverse=True)
@@ -102,10 +102,10 @@ def filled_once(made: dict[str, Path] = {}) -> Index:  # noqa: B006 (one index f
 def test_word_pieces_and_several_parts(tmp_path: Path) -> None:
     for i, model in enumerate(["bm25-wp", "bm25-prime", "bm25-multifield", small_model(tmp_path / "network")]):
         with filled(tmp_path / str(i), model) as index:
-            words = similar_query(index, "1").split()
+            words = index.similar_query("1").split()
             assert "vizsla" in words or "vizslas" in words  # whole words, not the pieces they are cut into
             assert not any(word.startswith("##") for word in words)
-            assert "2" in [hit.id for hit in similar(index, "1")]
+            assert "2" in [hit.id for hit in index.similar("1")]
 
 
 def test_vectors(tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_vectors(tmp_path: Path) -> None:
         {"id": "3", "vector": {}},
     ]
     with filled(tmp_path / "i", "vectors", documents) as index:
-        assert json.loads(similar_query(index, "1")) == {"dog": 2.5, "bark": 1}
-        assert [hit.id for hit in similar(index, "1")] == ["2"]
-        assert similar(index, "3") == []
+        assert json.loads(index.similar_query("1")) == {"dog": 2.5, "bark": 1}
+        assert [hit.id for hit in index.similar("1")] == ["2"]
+        assert index.similar("3") == []
 
 
 def test_a_dense_part_reads_the_text(tmp_path: Path) -> None:
@@ -129,17 +129,17 @@ def test_a_dense_part_reads_the_text(tmp_path: Path) -> None:
     dense = small_dense(tmp_path / "network")
     with filled(tmp_path / "i", dense, documents) as index:
         text = documents[0]["text"]
-        assert similar_query(index, "0") == text
+        assert index.similar_query("0") == text
         found = [hit.id for hit in index.search(text, 9)]
-        assert [hit.id for hit in similar(index, "0")] == [i for i in found if i != "0"]
-        assert similar_query(index, "long").startswith("Long\nword word")
-        assert MAX_TEXT - 10 < len(similar_query(index, "long")) <= MAX_TEXT
-        assert similar_query(index, "long").endswith("word")
-        assert len(similar_query(index, "x")) == MAX_TEXT
+        assert [hit.id for hit in index.similar("0")] == [i for i in found if i != "0"]
+        assert index.similar_query("long").startswith("Long\nword word")
+        assert MAX_TEXT - 10 < len(index.similar_query("long")) <= MAX_TEXT
+        assert index.similar_query("long").endswith("word")
+        assert len(index.similar_query("x")) == MAX_TEXT
 
 
 def test_passages_are_joined(tmp_path: Path) -> None:
     documents = [{"id": i, "text": f"{word} filler filler filler rare{i}"} for i, word in (("a", "dog"), ("b", "dog"))]
     with filled(tmp_path / "i", documents=documents, passages=2) as index:
-        assert set(similar_query(index, "a").split()) == {"dog", "filler", "rarea"}
-        assert [hit.id for hit in similar(index, "a")] == ["b"]
+        assert set(index.similar_query("a").split()) == {"dog", "filler", "rarea"}
+        assert [hit.id for hit in index.similar("a")] == ["b"]

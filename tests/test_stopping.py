@@ -13,7 +13,6 @@ from vizsla import stopping
 from vizsla.engine.term_sequences import PhrasePattern, _are_near
 from vizsla.errors import StoppedError, VizslaError
 from vizsla.index import Index
-from vizsla.index.inspection import facets
 from vizsla.runs import Hits
 from vizsla.stopping import Stop, check, current, time_limit
 
@@ -45,7 +44,7 @@ SEARCHES: dict[str, tuple[Callable[[Index], Any], int]] = {
     "prefix": (lambda index: index.search("ca*", 20, syntax="lucene"), 3),
     "negative": (lambda index: index.search("dog n3", 20, model="-1 * bm25"), 3),
     "sorted": (lambda index: index.search("dog n3", 20, sort="year"), 3),
-    "facets": (lambda index: facets(index, ["year"], "dog n3"), 1),
+    "facets": (lambda index: index.facets(["year"], "dog n3"), 1),
     "run": (lambda index: index.run({"1": "dog n3", "2": "cat1"}, 100), 6),
 }
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from small import small_dense, small_model
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, Suggestion, suggest
+from vizsla.index import Index, Suggestion
 from vizsla.index.search import suggestions
 from vizsla.index.search.bound_model import SparsePart
 from vizsla.models import SparseComponent
@@ -81,8 +81,8 @@ def test_suggestions_are_those_of_looking_at_every_word(
         index.delete([str(i) for i in deleted])
         index.commit()
         with patch.object(suggestions, "_DOCUMENTS", 1000), patch.object(suggestions, "_MORE_DOCUMENTS", 1000):
-            got = suggest(index, f"some words {typed}", 50)
-            assert suggest(index, typed, 2) == got[:2]
+            got = index.suggest(f"some words {typed}", 50)
+            assert index.suggest(typed, 2) == got[:2]
         keys = [(-s.documents, s.text) for s in got]
         assert keys == sorted(keys)
         assert len({s.text for s in got}) == len(got)
@@ -103,18 +103,18 @@ TEXTS = ["Information retrieval", "Retrieval of documents", "the dog retrieves",
 
 def test_words_are_shown_not_stems(tmp_path: Path) -> None:
     with filled(tmp_path / "i", TEXTS) as index:
-        assert suggest(index, "information retr") == [Suggestion("retrieval", 3), Suggestion("retreat", 1)]
-        assert suggest(index, "Retr") == suggest(index, "RETR") == suggest(index, "retr")
-        assert suggest(index, "retrieva") == [Suggestion("retrieval", 3)]  # longer than the stem
-        assert suggest(index, "retrieve") == [Suggestion("retrieves", 3)]
-        assert suggest(index, "dog") == [Suggestion("dogs", 3)]
-        assert suggest(index, "d", 1) == [Suggestion("dogs", 3)]
-        assert suggest(index, "(retrea") == [Suggestion("(retreat", 1)]
-        assert suggest(index, "re-retrea") == [Suggestion("re-retreat", 1)]
-        assert suggest(index, "retrievals") == []
+        assert index.suggest("information retr") == [Suggestion("retrieval", 3), Suggestion("retreat", 1)]
+        assert index.suggest("Retr") == index.suggest("RETR") == index.suggest("retr")
+        assert index.suggest("retrieva") == [Suggestion("retrieval", 3)]  # longer than the stem
+        assert index.suggest("retrieve") == [Suggestion("retrieves", 3)]
+        assert index.suggest("dog") == [Suggestion("dogs", 3)]
+        assert index.suggest("d", 1) == [Suggestion("dogs", 3)]
+        assert index.suggest("(retrea") == [Suggestion("(retreat", 1)]
+        assert index.suggest("re-retrea") == [Suggestion("re-retreat", 1)]
+        assert index.suggest("retrievals") == []
         index.delete(["0", "1"])
         index.commit()
-        assert suggest(index, "retr") == [Suggestion("retreat", 1), Suggestion("retrieves", 1)]
+        assert index.suggest("retr") == [Suggestion("retreat", 1), Suggestion("retrieves", 1)]
 
 
 NOTHING = ["", " ", "dog ", "dog\n", "retr\u3000", "retr%", "_etr", "%", "*", "re*", "retr\x00", "\x00", "\ud800"]
@@ -124,12 +124,12 @@ NOTHING += ["retr\udfff", "r" * 65, "x" * (1 << 20), "retr!", "retr.", "'", "\u0
 @pytest.mark.parametrize("typed", NOTHING, ids=lambda typed: ascii(typed)[:20])
 def test_what_completes_to_nothing(tmp_path: Path, typed: str) -> None:
     with filled(tmp_path / "i", TEXTS) as index:
-        assert suggest(index, typed) == []
+        assert index.suggest(typed) == []
 
 
 def test_only_the_last_word_of_a_long_text_counts(tmp_path: Path) -> None:
     with filled(tmp_path / "i", TEXTS) as index:
-        assert suggest(index, "word " * 200_000 + "retrea") == [Suggestion("retreat", 1)]
+        assert index.suggest("word " * 200_000 + "retrea") == [Suggestion("retreat", 1)]
 
 
 def test_terms_at_the_ends_of_the_alphabet(tmp_path: Path) -> None:
@@ -144,60 +144,60 @@ def test_terms_at_the_ends_of_the_alphabet(tmp_path: Path) -> None:
             ("nul", ["nul\x00l"]),
             ("nul\x00", ["nul\x00l"]),
         ]:
-            assert [s.text for s in suggest(index, typed)] == found
+            assert [s.text for s in index.suggest(typed)] == found
 
 
 @pytest.mark.parametrize(("typed", "message"), [(None, "what is typed is a text"), (b"re", "what is typed is a text")])
 def test_what_is_typed_is_a_text(tmp_path: Path, typed: Any, message: str) -> None:
     with filled(tmp_path / "i", TEXTS) as index:
         with pytest.raises(VizslaError, match=message):
-            suggest(index, typed)
+            index.suggest(typed)
         for size in (0, True, "8", 1.5):
             with pytest.raises(VizslaError, match="the number of suggestions must be"):
-                suggest(index, "re", size)  # type: ignore[arg-type]
+                index.suggest("re", size)  # type: ignore[arg-type]
     with pytest.raises(CollectionError, match="has been closed"):
-        suggest(index, "re")
+        index.suggest("re")
 
 
 def test_a_model_that_tells_upper_from_lower_case(tmp_path: Path) -> None:
     texts = ["Polish sausage", "Polish people", "polish shoes"]
     with filled(tmp_path / "i", texts, "bm25(analyzer=whitespace)") as index:
-        assert suggest(index, "Pol") == [Suggestion("Polish", 2), Suggestion("polish", 1)]
+        assert index.suggest("Pol") == [Suggestion("Polish", 2), Suggestion("polish", 1)]
         assert [hit.id for hit in index.search("Polish")] == ["0", "1"]
 
 
 def test_words_that_lower_case_would_change(tmp_path: Path) -> None:
     """Python writes the last sigma of a word in another way, and a dot apart from its letter; the model does not."""
     with filled(tmp_path / "i", ["ΣΑΣ", "İstanbul", "istanbul is"]) as index:
-        assert suggest(index, "σ") == suggest(index, "Σ") == [Suggestion("ΣΑΣ", 1)]
-        assert suggest(index, "ista") == [Suggestion("istanbul", 2)]
-        assert suggest(index, "İst") == [Suggestion("İstanbul", 2)]
+        assert index.suggest("σ") == index.suggest("Σ") == [Suggestion("ΣΑΣ", 1)]
+        assert index.suggest("ista") == [Suggestion("istanbul", 2)]
+        assert index.suggest("İst") == [Suggestion("İstanbul", 2)]
         assert [hit.id for hit in index.search("İstanbul")] == ["1", "2"]
 
 
 def test_without_texts_terms_are_shown(tmp_path: Path) -> None:
     with filled(tmp_path / "i", TEXTS, store=False) as index:
-        assert suggest(index, "retr") == [Suggestion("retriev", 3), Suggestion("retreat", 1)]
-        assert suggest(index, "retrieva") == []
+        assert index.suggest("retr") == [Suggestion("retriev", 3), Suggestion("retreat", 1)]
+        assert index.suggest("retrieva") == []
     with filled(tmp_path / "pieces", ["retrieval"], "bm25-wp", store=False) as index:
-        assert suggest(index, "re") == [Suggestion("retrieval", 1)]
-        assert suggest(index, "##") == []
+        assert index.suggest("re") == [Suggestion("retrieval", 1)]
+        assert index.suggest("##") == []
 
 
 def test_of_word_pieces_only_whole_words(tmp_path: Path) -> None:
     texts = ["retrieval", "vizslas point", "vizsla. Pointing!", "pointers", "re-point"]
     with filled(tmp_path / "i", texts, "bm25-wp") as index:
-        assert suggest(index, "poi") == [Suggestion("point", 2), Suggestion("pointing", 1)]  # not point of pointers
-        assert suggest(index, "retr") == [Suggestion("retrieval", 1)]
-        assert suggest(index, "vi") == []  # vizsla is three pieces
-        assert suggest(index, "re-po") == [Suggestion("re-point", 2), Suggestion("re-pointing", 1)]
+        assert index.suggest("poi") == [Suggestion("point", 2), Suggestion("pointing", 1)]  # not point of pointers
+        assert index.suggest("retr") == [Suggestion("retrieval", 1)]
+        assert index.suggest("vi") == []  # vizsla is three pieces
+        assert index.suggest("re-po") == [Suggestion("re-point", 2), Suggestion("re-pointing", 1)]
     with filled(tmp_path / "prime", texts, "bm25-wp + bm25") as index:  # the part with words goes first
-        assert suggest(index, "vi") == [Suggestion("vizsla", 2)]
+        assert index.suggest("vi") == [Suggestion("vizsla", 2)]
 
 
 def test_a_learned_model(tmp_path: Path) -> None:
     with filled(tmp_path / "i", ["dogs bark", "a dog"], small_model(tmp_path / "network")) as index:
-        frequencies = {s.text: s.documents for s in suggest(index, "do")}
+        frequencies = {s.text: s.documents for s in index.suggest("do")}
         assert frequencies.keys() <= {"dog", "dogs"}
         for word, documents in frequencies.items():
             assert int(index._searcher.own.sparse[0].statistics.terms.lookup(0, [word])[1][0]) == documents
@@ -208,19 +208,19 @@ def test_vectors_and_dense_models(tmp_path: Path) -> None:
     with Index.create(tmp_path / "i", "vectors") as index:
         index.add([{"id": "1", "vector": {"dog": 1, "##gy": 2, "Dogma": 1}}, {"id": "2", "vector": {"dog": 3}}])
         index.commit()
-        assert suggest(index, "do") == [Suggestion("dog", 2)]
-        assert suggest(index, "Do") == [Suggestion("dog", 2), Suggestion("Dogma", 1)]
-        assert suggest(index, "#") == []
+        assert index.suggest("do") == [Suggestion("dog", 2)]
+        assert index.suggest("Do") == [Suggestion("dog", 2), Suggestion("Dogma", 1)]
+        assert index.suggest("#") == []
     with filled(tmp_path / "dense", TEXTS, small_dense(tmp_path / "network")) as index:
-        assert suggest(index, "retr") == []
+        assert index.suggest("retr") == []
 
 
 def test_an_empty_index_suggests_nothing(tmp_path: Path) -> None:
     with filled(tmp_path / "i", []) as index:
-        assert suggest(index, "r") == []
+        assert index.suggest("r") == []
         index.add([{"id": "1", "text": "rivers"}])
         index.commit()
-        assert suggest(index, "r") == [Suggestion("rivers", 1)]
+        assert index.suggest("r") == [Suggestion("rivers", 1)]
 
 
 def test_what_was_asked_is_kept_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,19 +235,19 @@ def test_what_was_asked_is_kept_up_to_a_bound(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(suggestions.Completer, "_find", watched)
     with filled(tmp_path / "i", TEXTS) as index:
         for _ in range(3):
-            assert suggest(index, "some retr")
-            assert suggest(index, "other retr")
+            assert index.suggest("some retr")
+            assert index.suggest("other retr")
         assert asked == ["retr"]
         for typed in ("a", "b", "c", "d", "e"):
-            suggest(index, typed)
+            index.suggest(typed)
         assert len(index._searcher.completer._known) <= 3
 
 
 def test_common_terms_come_first_and_a_few_documents_are_enough(tmp_path: Path) -> None:
     texts = [f"rivers rare{i} {'river' if i % 3 else 'stones'}" for i in range(400)]
     with filled(tmp_path / "i", texts, passages=2) as index:
-        first, *others = suggest(index, "r", 5)
+        first, *others = index.suggest("r", 5)
         assert first == Suggestion("rivers", 666)  # passages with rivers or river
         assert [s.documents for s in others] == [1, 1, 1, 1]
-        assert suggest(index, "rare39", 20)[-1].text.startswith("rare39")
-        assert len(suggest(index, "rare39", 20)) == 11
+        assert index.suggest("rare39", 20)[-1].text.startswith("rare39")
+        assert len(index.suggest("rare39", 20)) == 11

@@ -18,7 +18,7 @@ from conftest import Cli
 from small import documents_of, small_weights
 from vizsla.errors import VizslaError
 from vizsla.index import Index, verify
-from vizsla.models import DeepCT, LearnedSparse, Model, Network, Sparta, expression, parse_model
+from vizsla.models import DeepCT, LearnedSparse, Model, Network, expression, parse_model
 from vizsla.neural.session import OnnxNetwork
 
 TEXTS = ["Dogs bark at night.", "A cat sleeps; the dog barks, barks and barks.", "", "Quantum chromodynamics!", "the"]
@@ -43,8 +43,10 @@ def deepct(tmp_path_factory: pytest.TempPathFactory) -> DeepCT:
 
 
 @pytest.fixture(scope="module")
-def sparta(tmp_path_factory: pytest.TempPathFactory) -> Sparta:
-    return Sparta(written(tmp_path_factory.mktemp("sparta"), "sparta", shift=-1.0), terms=0)
+def sparta(tmp_path_factory: pytest.TempPathFactory) -> LearnedSparse:
+    return LearnedSparse(
+        written(tmp_path_factory.mktemp("sparta"), "sparta", shift=-1.0), name="sparta", namespace="sparta"
+    )
 
 
 def token_weights(model: DeepCT, text: str) -> tuple[list[str], np.ndarray]:
@@ -139,7 +141,7 @@ def test_spartas_network_is_its_formula() -> None:
 
 
 @pytest.mark.parametrize("kind", ["deepct", "sparta"])
-def test_an_index_scores_as_the_vectors_do(kind: str, deepct: DeepCT, sparta: Sparta, tmp_path: Path) -> None:
+def test_an_index_scores_as_the_vectors_do(kind: str, deepct: DeepCT, sparta: LearnedSparse, tmp_path: Path) -> None:
     """Also after a document was replaced and another deleted; and the model that the index keeps is the same."""
     model = deepct if kind == "deepct" else sparta
     documents = [{"id": str(i), "text": t} for i, t in enumerate(TEXTS)]
@@ -163,11 +165,11 @@ def test_an_index_scores_as_the_vectors_do(kind: str, deepct: DeepCT, sparta: Sp
     assert Model.load(tmp_path / "m") == model
     changed = parse_model(f"{kind}(network={tmp_path / 'm'}, fields=title)")
     assert changed.fields == ("title",)
-    assert expression(changed) == f"{kind}(network={tmp_path / 'm'}, fields=title)"
+    assert expression(changed) == f"{model.kind}(network={tmp_path / 'm'}, fields=title)"
 
 
-def test_sparta_keeps_the_best_terms_of_documents(sparta: Sparta) -> None:
-    few, every = replace(sparta, terms=5), sparta
+def test_sparta_keeps_the_best_terms_of_documents(sparta: LearnedSparse) -> None:
+    few, every = replace(sparta, max_terms=5), sparta
     document = [{"text": "the dog barks"}]
     weights = {term: w for (_, term), w in every.encode_documents(document)[0].items()}
     kept = {term: w for (_, term), w in few.encode_documents(document)[0].items()}
@@ -176,11 +178,11 @@ def test_sparta_keeps_the_best_terms_of_documents(sparta: Sparta) -> None:
     assert all(weights[term] == w for term, w in kept.items())
     assert sparta.query_terms(["the dog, the [SEP] dog"]) == [{"the": 1.0, "dog": 1.0, ",": 1.0}]
     assert few.index_signature != every.index_signature
-    with pytest.raises(VizslaError, match="terms must be 0 or more"):
-        replace(sparta, terms=-1)
+    with pytest.raises(VizslaError, match="max_terms must be a whole number of 0 or more"):
+        replace(sparta, max_terms=-1)
 
 
-def test_searching_needs_no_network(deepct: DeepCT, sparta: Sparta, tmp_path: Path) -> None:
+def test_searching_needs_no_network(deepct: DeepCT, sparta: LearnedSparse, tmp_path: Path) -> None:
     """Indexes are made with onnxruntime and searched by a process that does not import it, or torch."""
     for name, model in (("deepct", deepct), ("sparta", sparta)):
         with Index.create(tmp_path / name, model) as index:
@@ -204,7 +206,7 @@ def test_without_a_runtime_its_name_is_said(deepct: DeepCT, tmp_path: Path, monk
         index.add(documents_of(1))
 
 
-def test_wrong_networks_and_options(deepct: DeepCT, sparta: Sparta, start: Path) -> None:
+def test_wrong_networks_and_options(deepct: DeepCT, sparta: LearnedSparse, start: Path) -> None:
     for name in ("deepct", "deepct-beir", "sparta"):
         with pytest.raises(VizslaError, match=f"comes with Vizsla; train one, as in: vizsla train {name}"):
             parse_model(name)
@@ -212,8 +214,6 @@ def test_wrong_networks_and_options(deepct: DeepCT, sparta: Sparta, start: Path)
             parse_model(f"{name}(network={start})")
     with pytest.raises(VizslaError, match="the head deepct, and this one has sparta"):
         DeepCT(network=sparta.network)
-    with pytest.raises(VizslaError, match="the head sparta, and this one has deepct"):
-        Sparta(deepct.network)
     with pytest.raises(VizslaError, match="unknown smoothing"):
         replace(deepct, smoothing="log")
     with pytest.raises(VizslaError, match="scale must be above 0"):
@@ -226,7 +226,7 @@ def test_targets_are_shares_of_relevant_queries(tmp_path: Path) -> None:
     """Two queries answer one document: a word that both have, in any form, has the target 1, one of one 0.5."""
     from vizsla.datasets import BeirDataset
     from vizsla.text import Analyzer
-    from vizsla.training.prepare.term_targets import term_targets
+    from vizsla.training.kinds.deepct import term_targets
 
     (tmp_path / "qrels").mkdir()
     texts = {"a": "The dog's barking annoyed chromodynamics.", "b": "Nobody asks."}

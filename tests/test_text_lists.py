@@ -11,9 +11,9 @@ from conftest import Cli
 from served import doc_path, served
 from small import small_dense
 from vizsla.errors import VizslaError
-from vizsla.index import Index, facets, similar, suggest
+from vizsla.index import Index
 from vizsla.models import BM25, Sum, field_text, parse_model
-from vizsla.server.mcp_results import snippet_fields, whole_text
+from vizsla.server.mcp_tools import snippet_fields, whole_text
 
 DOCUMENTS = [
     {"_id": "1", "title": "Dogs", "text": "Dogs bark.", "queries": ["why do canines make noise", "dog sounds"]},
@@ -44,10 +44,10 @@ def test_documents_are_found_by_their_queries_and_come_back_as_they_were(index: 
         assert snippet.text == "why do canines make noise\ndog sounds"
         assert [snippet.text[a:z] for a, z in snippet.matches] == ["canines"]
         assert [h.id for h in index.search("sounds", 10, 'queries = "feline sounds"')] == ["2"]
-        assert [h.id for h in similar(index, "1")] == ["2"]
-        assert facets(index, ["queries"])["queries"].missing == 1
+        assert [h.id for h in index.similar("1")] == ["2"]
+        assert index.facets(["queries"])["queries"].missing == 1
         if isinstance(index.model, BM25):  # of a sum the first part completes words
-            assert [s.text for s in suggest(index, "cani")] == ["canines"]
+            assert [s.text for s in index.suggest("cani")] == ["canines"]
 
 
 def test_appended_queries_are_text_of_the_document_and_a_field_has_its_own_statistics() -> None:

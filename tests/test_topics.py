@@ -13,12 +13,11 @@ from vizsla.datasets import BeirDataset
 from vizsla.errors import VizslaError
 from vizsla.text import Analyzer
 from vizsla.training import MinedPairs, ScoredPairs, TokenCorpus, TopicPairs, load_training_recipe
-from vizsla.training.arrays.clusters import k_means
-from vizsla.training.arrays.topic_pairs import bin_sizes
-from vizsla.training.loop.losses import in_batch_margin_mse_loss
+from vizsla.training.arrays.topic_pairs import bin_sizes, k_means
+from vizsla.training.kinds.dense import teacher_vectors
+from vizsla.training.loop.objectives import in_batch_margin_mse_loss
 from vizsla.training.prepare.judged import judged_texts
 from vizsla.training.prepare.teacher import TeacherSettings, open_teacher, teacher_scores
-from vizsla.training.prepare.topics import teacher_vectors
 
 CPU = torch.device("cpu")
 

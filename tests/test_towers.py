@@ -20,9 +20,9 @@ from vizsla.neural.chunks import packed
 from vizsla.neural.heads.dense import Towers, WithFrozenCompanion
 from vizsla.text.sentences import sentences_of
 from vizsla.training import MinedPairs, TokenCorpus, Trainer, TrainingSettings, load_training_recipe
-from vizsla.training.arrays.special_tokens import with_special_tokens
+from vizsla.training.arrays.token_corpus import with_special_tokens
 from vizsla.training.kinds.dense import DenseNetwork, dense_network, network_of
-from vizsla.training.loop.losses import margin_loss
+from vizsla.training.loop.objectives import margin_loss
 from vizsla.training.prepare.base_model import base_encoder
 from vizsla.training.prepare.distillation import (
     DistillationSettings,

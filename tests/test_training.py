@@ -35,10 +35,10 @@ from vizsla.training import (
     TrainingSettings,
     train_masked_lm,
 )
-from vizsla.training.arrays.sparse_rows import SparseRows
-from vizsla.training.arrays.special_tokens import with_special_tokens
-from vizsla.training.loop.gradient_cache import cached_backward
-from vizsla.training.loop.losses import contrastive_loss, info_nce
+from vizsla.training.arrays.products import SparseRows
+from vizsla.training.arrays.token_corpus import with_special_tokens
+from vizsla.training.loop.objectives import contrastive_loss, info_nce
+from vizsla.training.loop.trainer import cached_backward
 
 VOCABULARY = 120
 

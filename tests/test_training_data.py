@@ -12,7 +12,7 @@ import torch
 from vizsla.datasets import BeirDataset
 from vizsla.errors import InputError
 from vizsla.text import Analyzer
-from vizsla.training.prepare.augmenter import (
+from vizsla.training.kinds.augmenter import (
     AugmenterDataSettings,
     CountedDataset,
     DatasetArrays,

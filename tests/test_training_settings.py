@@ -12,7 +12,7 @@ import pytest
 from conftest import Cli
 from vizsla.errors import VizslaError
 from vizsla.training import TRAINED_KINDS, TrainingSettings, load_training_recipe, training_recipe_names
-from vizsla.training.schema import keys_of, with_changes
+from vizsla.training.settings import keys_of, with_changes
 
 
 def test_settings_are_read_from_text() -> None:
@@ -67,7 +67,7 @@ def test_another_section_class_has_keys_of_its_own() -> None:
 TOY = """
 from dataclasses import dataclass, field
 from vizsla.training import TRAINED_KINDS, TrainedKind, TrainingSettings
-from vizsla.training.schema import setting
+from vizsla.training.settings import setting
 
 @dataclass(frozen=True)
 class ToyNetwork:

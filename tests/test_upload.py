@@ -25,17 +25,16 @@ from vizsla import Index
 from vizsla import open as open_location
 from vizsla.backends.qdrant import filling, generations
 from vizsla.backends.qdrant import lock as locks
-from vizsla.backends.qdrant.address import Address
-from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.connection import Address, Connection
 from vizsla.backends.qdrant.filling import FillingRecord
 from vizsla.backends.qdrant.generations import find_generations
 from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.backends.qdrant.lock import WriteLock
 from vizsla.backends.qdrant.reweighing import reweigh
-from vizsla.backends.qdrant.term_numbers import TermNumbers
+from vizsla.backends.qdrant.terms import TermNumbers
 from vizsla.backends.qdrant.upload import UploadOptions, upload_parts
 from vizsla.errors import CollectionError, InputError, VizslaError
-from vizsla.index import PartSet, term_statistics
+from vizsla.index import PartSet
 from vizsla.index.parts.counting import count_parts
 from vizsla.models import BM25, Model
 from waiting import LIMIT, eventually
@@ -303,7 +302,7 @@ def test_what_cannot_be_uploaded(tmp_path: Path, where: str, server: Node) -> No
     with pytest.raises(VizslaError, match="workers, the number of processes, must be 1 or more"):
         upload_parts(good, where, options=UploadOptions(workers=0))
     connection = Connection(Address.parse(where).servers)
-    from vizsla.backends.qdrant.creation import create_collection
+    from vizsla.backends.qdrant.generations import create_collection
 
     create_collection(connection, Address.parse(where).name, BM25())
     for refused in (lambda: upload_parts(good, where), lambda: reweigh(where)):
@@ -368,7 +367,7 @@ def test_renewed_weights_are_those_of_new_documents(tmp_path: Path, where: str, 
     assert reweigh(where).renewed is False
     with build(some, tmp_path / "i", model) as local, open_location(where) as cluster:
         assert differences(local, cluster, QUERIES, 20, cancelling=len(model.parts) > 1) == []
-        assert cluster.reader.term_statistics("word1 word7 word70") == term_statistics(local, "word1 word7 word70")
+        assert cluster.term_statistics("word1 word7 word70") == local.term_statistics("word1 word7 word70")
 
 
 def test_counts_that_weights_do_not_give_back(tmp_path: Path, where: str) -> None:
@@ -493,7 +492,7 @@ def test_parts_are_counted_as_an_index_counts(
         terms = words.terms.to_pylist()
         assert terms == sorted(terms)
         known = {
-            s.term: (s.documents, s.occurrences) for s in term_statistics(local, " ".join(WORDS[:9])) if s.documents
+            s.term: (s.documents, s.occurrences) for s in local.term_statistics(" ".join(WORDS[:9])) if s.documents
         }
         found = zip(words.frequencies.tolist(), words.occurrences.tolist(), strict=True)
         assert dict(zip(terms, found, strict=True)) == known

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vizsla.backends.qdrant.address import Address
-from vizsla.backends.qdrant.connection import Connection
-from vizsla.backends.qdrant.scanning import all_points
+from vizsla.backends.qdrant.connection import Address, Connection
+from vizsla.backends.qdrant.points import all_points
 from vizsla.backends.qdrant.state import read_state
 from vizsla.backends.qdrant.terms import all_terms
 from vizsla.datasets import documents_from

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from vizsla.errors import VizslaError
     from vizsla.evaluation import evaluate, evaluate_retriever
     from vizsla.evaluation.systems import compare
-    from vizsla.index import Index, Writer
+    from vizsla.index import Collection, Index, Writer
     from vizsla.models import BM25, Dense, DenseComponent, LearnedSparse, Model, Reranker, SparseComponent, parse_model
     from vizsla.retrievers import FusedRetriever, RerankedRetriever, open
-    from vizsla.retrievers.async_remote import AsyncRemoteIndex
-    from vizsla.retrievers.remote import RemoteIndex
+    from vizsla.retrievers.remote import AsyncRemoteIndex, RemoteIndex
     from vizsla.runs import Document, Explanation, Filter, Hit, Measure, Qrels, Retriever, Run, fuse
     from vizsla.text import Analyzer
     from vizsla.vectors import Quantiser
 
 _HOMES = {
     "Analyzer": "text",
-    "AsyncRemoteIndex": "retrievers.async_remote",
+    "AsyncRemoteIndex": "retrievers.remote",
     "BM25": "models",
     "BeirDataset": "datasets",
+    "Collection": "index",
     "Dense": "models",
     "DenseComponent": "models",
     "Document": "runs",
@@ -75,6 +75,7 @@ __all__ = [  # noqa: RUF022 (as in _HOMES)
     "AsyncRemoteIndex",
     "BM25",
     "BeirDataset",
+    "Collection",
     "Dense",
     "DenseComponent",
     "Document",

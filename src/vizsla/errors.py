@@ -94,7 +94,11 @@ class MissingPackageError(VizslaError, ImportError):
     """A package that something optional needs is not installed; the message has the command that installs it."""
 
 
-class CannotExplainError(VizslaError):
+class UnsupportedError(VizslaError):
+    """Something that a kind of collection cannot do, as a cluster that completes words; the message says what can."""
+
+
+class CannotExplainError(UnsupportedError):
     """A retriever cannot explain its scores."""
 
 

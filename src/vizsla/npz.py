@@ -12,6 +12,8 @@ from typing import IO
 
 import numpy as np
 
+from vizsla.errors import InputError
+
 _MIN_LIMIT = 64_000_000
 _MAX_RATIO = 100  # arrays of numbers rarely compress to a tenth; a file that compresses more is an attack
 
@@ -56,3 +58,20 @@ def _check_header(file: IO[bytes], size: int) -> None:
         raise ValueError("an array holds something other than numbers or texts")
     if math.prod(shape) * dtype.itemsize != size - file.tell():
         raise ValueError(f"an array declares the shape {shape}, but its size is another one")
+
+
+def save_arrays(file: str | Path, **arrays: np.ndarray) -> None:
+    """Write arrays into one file."""
+    Path(file).parent.mkdir(parents=True, exist_ok=True)
+    np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def read_arrays(file: str | Path, *names: str) -> list[np.ndarray]:
+    """Some arrays of a file, in this order."""
+    try:
+        with Path(file).open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+            return [arrays[name] for name in names]
+    except FileNotFoundError:
+        raise InputError("there are no packed queries here", file=str(file)) from None
+    except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile) as e:
+        raise InputError(f"these are not packed queries, or not of this version ({e})", file=str(file)) from None

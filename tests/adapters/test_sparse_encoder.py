@@ -19,7 +19,7 @@ from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding, 
 from encoders import KINDS, WORDS, save_pieces, torch
 from small import small_model
 from sparse_encoders import OLD, TEXTS, dense_rows, masked_language, save_masked_language, save_splade
-from vizsla.models import Splade, parse_model
+from vizsla.models import LearnedSparse, parse_model
 from vizsla.models.saving import save_model
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -43,7 +43,7 @@ def test_what_they_save_and_we_open(how: str, activation: str, tmp_path: Path) -
     network = Transformer(str(tmp_path / "base"), transformer_task="fill-mask")
     encoder = SparseEncoder(modules=[network, SpladePooling(how, activation)])
     encoder.save_pretrained(str(tmp_path / "saved"))
-    splade = Splade.open(tmp_path / "saved", "float32")
+    splade = LearnedSparse.open(tmp_path / "saved", "float32")
     for side in ("document", "query"):
         assert ours(splade, side=side) == pytest.approx(theirs(encoder, side=side), abs=2e-4)
 
@@ -52,13 +52,13 @@ def test_the_older_layout(tmp_path: Path) -> None:
     save_masked_language(tmp_path / "m", masked_language())
     save_splade(tmp_path / "m", "sum", "log1p_relu", OLD)
     encoder = SparseEncoder(str(tmp_path / "m"))
-    assert ours(Splade.open(tmp_path / "m", "float32")) == pytest.approx(theirs(encoder), abs=2e-4)
+    assert ours(LearnedSparse.open(tmp_path / "m", "float32")) == pytest.approx(theirs(encoder), abs=2e-4)
 
 
 def test_transformers_own_layout(tmp_path: Path) -> None:
     save_masked_language(tmp_path / "m", masked_language())
     encoder = SparseEncoder(str(tmp_path / "m"))
-    assert ours(Splade.open(tmp_path / "m", "float32")) == pytest.approx(theirs(encoder), abs=2e-4)
+    assert ours(LearnedSparse.open(tmp_path / "m", "float32")) == pytest.approx(theirs(encoder), abs=2e-4)
 
 
 def test_a_router_whose_queries_need_no_network(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_router_whose_queries_need_no_network(tmp_path: Path) -> None:
     documents = [Transformer(str(tmp_path / "base"), transformer_task="fill-mask"), SpladePooling()]
     encoder = SparseEncoder(modules=[Router.for_query_document([table], documents)])
     encoder.save_pretrained(str(tmp_path / "saved"))
-    splade = Splade.open(tmp_path / "saved", "float32")
+    splade = LearnedSparse.open(tmp_path / "saved", "float32")
     for side in ("document", "query"):
         assert ours(splade, side=side) == pytest.approx(theirs(encoder, side=side), abs=2e-4)
     save_model(splade, tmp_path / "again")
@@ -82,14 +82,14 @@ def test_other_architectures(kind: str, tmp_path: Path) -> None:
     save_pieces(tmp_path / "m")
     save_splade(tmp_path / "m", "max", "log1p_relu")
     encoder = SparseEncoder(str(tmp_path / "m"))
-    assert ours(Splade.open(tmp_path / "m", "float32")) == pytest.approx(theirs(encoder), abs=2e-4)
+    assert ours(LearnedSparse.open(tmp_path / "m", "float32")) == pytest.approx(theirs(encoder), abs=2e-4)
 
 
 @pytest.mark.parametrize("how", ["max", "sum"])
 def test_what_we_save_and_they_open(how: str, tmp_path: Path) -> None:
     save_masked_language(tmp_path / "m", masked_language())
     save_splade(tmp_path / "m", how, "log1p_relu")
-    splade = Splade.open(tmp_path / "m", "float32")
+    splade = LearnedSparse.open(tmp_path / "m", "float32")
     assert save_model(splade, tmp_path / "saved")
     assert theirs(SparseEncoder(str(tmp_path / "saved"))) == pytest.approx(ours(splade), abs=2e-4)
 

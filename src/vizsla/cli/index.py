@@ -14,9 +14,8 @@ from vizsla.cli.sources import find_sources, passes_lines, read_with_progress, s
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
-    from vizsla.backends.qdrant.index import QdrantIndex
     from vizsla.datasets import Source, Splitter
-    from vizsla.index import Added, Index
+    from vizsla.index import Added, Collection
     from vizsla.models import Model
 
 
@@ -128,7 +127,7 @@ def _readable(sources: list[Source], model: Model, splitter: Splitter | None) ->
     return [part.with_fields(model.fields).content for part in parts]
 
 
-def report(index: Index | QdrantIndex, added: Added, seconds: float) -> None:
+def report(index: Collection, added: Added, seconds: float) -> None:
     """Say what was added, how fast, and how large an index in a folder is."""
     _report_empty(added)
     facts = index.info()

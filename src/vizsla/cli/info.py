@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -19,17 +18,14 @@ def info(
     as_json: options.Json = False,
 ) -> None:
     """Show what an index holds: documents, terms, model, sizes."""
-    from vizsla.index import Index, term_statistics
-
     with open_writable(index) as opened:
-        facts, is_local = opened.info(), isinstance(opened, Index)
+        facts = opened.info()
         if terms is not None:
-            ask = partial(term_statistics, opened) if isinstance(opened, Index) else opened.reader.term_statistics
-            facts["terms"] = [t._asdict() for t in ask(terms)]
+            facts["terms"] = [t._asdict() for t in opened.term_statistics(terms)]
     if as_json:
         console.print_json(facts)
     else:
-        console.show_table((), _rows(facts) if is_local else _cluster_rows(facts))
+        console.show_table((), _cluster_rows(facts) if "shards" in facts else _rows(facts))
 
 
 def _cluster_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:

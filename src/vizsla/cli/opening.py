@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, TypedDict
 
 from vizsla.errors import VizslaError
@@ -10,8 +9,8 @@ from vizsla.errors import VizslaError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vizsla.backends.qdrant.index import QdrantIndex
-    from vizsla.index import Index
+    from vizsla.index import Index, IndexView
+    from vizsla.index.view import SearchableCollection
     from vizsla.models import Model
     from vizsla.runs import Hits, PageOptions, Retriever
 
@@ -47,30 +46,27 @@ def index_of(retriever: Retriever) -> Index | None:
     return searched if isinstance(searched, Index) else None
 
 
-def open_writable(location: str, memory: int | None = None) -> Index | QdrantIndex:
+def open_writable(location: str, memory: int | None = None) -> SearchableCollection:
     """What can be written to at a location: an index in a folder, or a collection in Qdrant.
 
     `memory`: how many bytes writing to an index in a folder may take.
     """
     from vizsla.index import Index
+    from vizsla.index.view import SearchableCollection
 
     if not location.lower().startswith(("qdrant://", "qdrants://")):
         return Index.open(location) if memory is None else Index.open(location, memory=memory)
-    opened = cluster_of(open_retriever(location))
-    assert opened is not None
+    opened = open_retriever(location)
+    assert isinstance(opened, SearchableCollection)
     return opened
 
 
-def cluster_of(retriever: Retriever) -> QdrantIndex | None:
-    """The collection in Qdrant behind a retriever; None for any other retriever."""
+def searched_here(retriever: Retriever) -> SearchableCollection | IndexView | None:
+    """The retriever if it searches with a model in this process, which also finds the words to highlight; else None."""
     from vizsla.index import IndexView
+    from vizsla.index.view import SearchableCollection
 
-    searched = retriever.index if isinstance(retriever, IndexView) else retriever
-    if "vizsla.backends.qdrant.index" not in sys.modules:  # none has been opened
-        return None
-    from vizsla.backends.qdrant.index import QdrantIndex
-
-    return searched if isinstance(searched, QdrantIndex) else None
+    return retriever if isinstance(retriever, SearchableCollection | IndexView) else None
 
 
 def searched_with(
@@ -85,11 +81,13 @@ def searched_with(
     syntax: str | None = None,
 ) -> Retriever:
     """A retriever with another model, query expansion or search parameters; itself where nothing is chosen."""
+    from vizsla.index import IndexView
+
     choices = (model, expand, combine, search_params, approximate, threads, syntax)
     if all(choice is None for choice in choices):
         return retriever
-    index = index_of(retriever) or cluster_of(retriever)
-    if index is None:
+    here = searched_here(retriever)
+    if here is None:
         from vizsla.retrievers.remote import RemoteView
 
         if not isinstance(retriever, RemoteView):
@@ -97,6 +95,7 @@ def searched_with(
         if approximate is not None or threads is not None:
             raise VizslaError(f"{retriever.address}: a server takes neither --approximate nor --threads")
         return retriever.with_model(model, expand=expand, combine=combine, search_params=search_params, syntax=syntax)
+    index = here.index if isinstance(here, IndexView) else here
     return index.with_model(
         _expanded(index.with_model(model).model, expand),
         combine=combine, search_params=search_params, approximate=approximate, threads=threads, syntax=syntax,
@@ -107,14 +106,12 @@ def search_page(retriever: Retriever, query: str, k: int, filter: str | None, pa
     """The results of a query that are on a page; a retriever without pages is refused."""
     if not page:
         return retriever.search(query, k, filter)
-    from vizsla.index import Index, IndexView
-    from vizsla.retrievers.remote import RemoteView
+    from vizsla.index import CollectionView
 
-    searched = retriever if isinstance(retriever, Index | IndexView | RemoteView) else cluster_of(retriever)
-    if searched is None:
+    if not isinstance(retriever, CollectionView):
         option = next(iter(page)).replace("_", "-")
         raise VizslaError(f"{retriever.name} is not an index, so --{option} has no meaning for it")
-    return searched.search(query, k, filter, **page)
+    return retriever.search(query, k, filter, **page)
 
 
 def _expanded(model: Model, expand: str | None) -> Model:

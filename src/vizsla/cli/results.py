@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vizsla.cli import console
-from vizsla.cli.opening import index_of
+from vizsla.cli.opening import searched_here
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
@@ -34,30 +34,21 @@ def show_similar(retriever: Retriever, doc_id: str, k: int, filter: str | None, 
 
 def _similar(retriever: Retriever, doc_id: str, k: int, filter: str | None) -> tuple[str, Hits]:
     """The query that a document makes, where it is known, and what it finds."""
-    from vizsla.index import Index, IndexView, similar, similar_query
-    from vizsla.retrievers.remote import RemoteView
+    from vizsla.index import CollectionView
 
-    if isinstance(retriever, RemoteView):
-        return "", retriever.similar(doc_id, k, filter)
-    index = index_of(retriever)
-    if index is None or not isinstance(retriever, Index | IndexView):
+    if not isinstance(retriever, CollectionView):
         raise VizslaError(f"{retriever.name} is not an index, so --like finds nothing there; search for words")
-    model = retriever.model
-    return similar_query(index, doc_id, model=model), similar(index, doc_id, k, filter, model=model)
+    here = searched_here(retriever)
+    return "" if here is None else here.similar_query(doc_id), retriever.similar(doc_id, k, filter)
 
 
 def _facets(retriever: Retriever, fields: str, query: str, filter: str | None) -> Facets:
-    from vizsla.index import Index, IndexView, facets
-    from vizsla.retrievers.remote import RemoteView
+    from vizsla.index import CollectionView
 
     names = [name.strip() for name in fields.split(",") if name.strip()]
-    if isinstance(retriever, RemoteView):
-        return retriever.facets(names, query, filter)
-    index = index_of(retriever)
-    if index is None or not isinstance(retriever, Index | IndexView):
+    if not isinstance(retriever, CollectionView):
         raise VizslaError(f"{retriever.name} is not an index, so --facets has nothing to count; leave it out")
-    syntax = retriever.options.syntax if isinstance(retriever, IndexView) else None
-    return facets(index, names, query, filter, model=retriever.model, syntax=syntax)
+    return retriever.facets(names, query, filter)
 
 
 def facets_as_json(retriever: Retriever, fields: str, query: str, filter: str | None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def revert(
     collection that is left, which is kept: vizsla revert --to goes forward again.
     """
     console.need("qdrant_client", "qdrant")
-    from vizsla.backends.qdrant.reverting import revert as go_back
+    from vizsla.backends.qdrant.generations import revert as go_back
 
     report = go_back(address, to)
     documents = console.count(report.documents, "document")

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from vizsla.cli import console
-from vizsla.cli.opening import cluster_of, index_of
+from vizsla.cli.opening import searched_here
 from vizsla.harmless import harmless
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
-    from vizsla.index import Index, Snippet
-    from vizsla.models import Model
+    from vizsla.index import IndexView, Snippet
+    from vizsla.index.view import SearchableCollection
     from vizsla.runs import Document, Explanation, Hits, Retriever
 
 MATCH = "bold yellow"
@@ -26,8 +26,9 @@ _MAX_TERMS = 8
 
 def count_documents(retriever: Retriever) -> str:
     """The number of documents, and of passages if the index has passages, in words."""
-    index = index_of(retriever)
-    passages = index.info()["passages"] if index is not None else None
+    from vizsla.index import CollectionView
+
+    passages = retriever.info()["passages"] if isinstance(retriever, CollectionView) else None
     in_passages = "" if passages is None else f" in {console.count(passages, 'passage')}"
     return console.count(len(retriever), "document") + in_passages
 
@@ -64,12 +65,8 @@ def show_hits(retriever: Retriever, query: str, hits: Hits, filter: str | None =
 
 def _snippets(retriever: Retriever, query: str, filter: str | None) -> Callable[[Document, str, int], Snippet]:
     """A function that cuts a snippet from a field of a document; only an index can find the matching words."""
-    from vizsla.index import Index, IndexView
-
-    highlighting = retriever if isinstance(retriever, Index | IndexView) else cluster_of(retriever)
-    if highlighting is None:
-        return _beginning
-    return highlighting.highlighter(query, filter).snippet
+    here = searched_here(retriever)
+    return _beginning if here is None else here.highlighter(query, filter).snippet
 
 
 def _beginning(document: Document, field: str, width: int) -> Snippet:
@@ -106,21 +103,20 @@ def nothing_found(retriever: Retriever, query: str, filter: str | None = None) -
     """A message that says why a query found nothing."""
     if not len(retriever):
         return "nothing found: the index has no documents"
-    from vizsla.index import Index, IndexView
+    from vizsla.index import IndexView
 
-    index = index_of(retriever)
-    if index is None or not isinstance(retriever, Index | IndexView):
+    here = searched_here(retriever)
+    if here is None:
         return "nothing found"
-    if isinstance(retriever, IndexView) and retriever.options.syntax is not None:
+    if isinstance(here, IndexView) and here.options.syntax is not None:
         return "nothing found: no document meets the query"
-    return _why_nothing(index, retriever.model, query, filter)
+    return _why_nothing(here, query, filter)
 
 
-def _why_nothing(index: Index, model: Model, query: str, filter: str | None) -> str:
-    from vizsla.index import term_statistics
+def _why_nothing(index: SearchableCollection | IndexView, query: str, filter: str | None) -> str:
     from vizsla.models import SparseComponent, TokenMatchComponent
 
-    statistics = term_statistics(index, query)
+    model, statistics = index.model, index.term_statistics(query)
     terms = list(dict.fromkeys(t.term for t in statistics))
     if not terms and not all(isinstance(part.component, SparseComponent) for part in model.parts):
         if filter is not None and index.search(query, 1):

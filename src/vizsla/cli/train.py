@@ -139,7 +139,7 @@ def _list(name: str | None, changes: Sequence[str], as_json: bool) -> None:
     """The training recipes, or the settings of one of them."""
     from vizsla.spec.notation import format_value
     from vizsla.training import load_training_recipe, training_recipe_names
-    from vizsla.training.schema import keys_of
+    from vizsla.training.settings import keys_of
 
     if name is None:
         what, columns = "recipes", ("recipe", "kind", "title")

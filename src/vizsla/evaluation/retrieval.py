@@ -49,7 +49,7 @@ def evaluate_retriever(
     >>> _ = (folder / "qrels" / "test.tsv").write_text("query-id\\tcorpus-id\\tscore\\nq\\t1\\t1\\n")
     >>> with Index.create(folder.with_name("pets.index")) as index:
     ...     _ = index.add(BeirDataset.open(folder).documents())
-    ...     index.commit()
+    ...     _ = index.commit()
     ...     evaluate_retriever(index, BeirDataset.open(folder)).evaluation.measures
     {'nDCG@10': 1.0, 'R@100': 1.0}
     """

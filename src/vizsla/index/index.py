@@ -14,14 +14,18 @@ import numpy as np
 from vizsla.datasets import RawLines, Splitter
 from vizsla.engine import VectorIndex
 from vizsla.engine.arrays import distinct
-from vizsla.errors import CollectionError, VizslaError
+from vizsla.errors import CollectionError, VizslaError, kind_of
 from vizsla.index.creation import check_positions, create_index
 from vizsla.index.info import index_info
 from vizsla.index.reading.snapshot import Snapshot
+from vizsla.index.search import facets, matching, similar, statistics
 from vizsla.index.search.explain import explain
+from vizsla.index.search.facets import Facets
 from vizsla.index.search.highlight import Highlighter, highlighter
 from vizsla.index.search.plan import Search, SearchOptions
 from vizsla.index.search.searcher import Searcher
+from vizsla.index.search.statistics import TermStatistics
+from vizsla.index.search.suggestions import Suggestion
 from vizsla.index.search.vector_indexes import check_change, check_vector_index
 from vizsla.index.storage import forking
 from vizsla.index.storage.folder import absolute
@@ -45,7 +49,7 @@ class Index(SearchableCollection):
     >>> folder = tempfile.mkdtemp() + "/dogs.index"
     >>> with Index.create(folder, "bm25") as index:
     ...     _ = index.add([{"id": "1", "text": "Dogs bark."}, {"id": "2", "text": "Cats do not."}])
-    ...     index.commit()
+    ...     _ = index.commit()
     ...     [(hit.id, hit["text"]) for hit in index.search("a barking dog")]
     [('1', 'Dogs bark.')]
     """
@@ -98,6 +102,12 @@ class Index(SearchableCollection):
         """The index in a folder."""
         return cls(path, memory=memory)
 
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<Index {self.path}: closed>"
+        count, unit = len(self), "document" if len(self) == 1 else "documents"
+        return f"<Index {self.path}: {self.name}, {count:,} {unit}, generation {self.generation}>"
+
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         lost = kind is None and self._own_writer is not None and self._own_writer.has_changes
         self.close()
@@ -143,19 +153,19 @@ class Index(SearchableCollection):
         """
         return self._open_own_writer().add(documents, workers=workers)
 
-    def delete(self, ids: str | int | Iterable[str | int]) -> int:
-        """Delete documents by id; gives how many there were. `commit` makes it visible."""
+    def _delete(self, ids: str | int | Iterable[str | int]) -> int:
         return self._open_own_writer().delete(ids)
 
-    def commit(self) -> None:
-        """Make what `add` and `delete` have changed visible, at once and durably."""
+    def commit(self) -> int:
+        """Make what `add` and `delete` have changed visible, at once and durably; gives the number of the commit."""
         self._check_open()
         forking.check(self.path)
         if self._own_writer is not None:
             self._own_writer.commit()
+        return self.generation
 
-    def compact(self, vector_index: str | VectorIndex | None = None, *, positions: bool | None = None) -> None:
-        """Commit, and rewrite the index as one segment without deleted and replaced documents.
+    def compact(self, vector_index: str | VectorIndex | None = None, *, positions: bool | None = None) -> int:
+        """Commit, and rewrite the index as one segment without deleted and replaced documents; gives the generation.
 
         `vector_index`: store and search dense vectors in another way from now on. Vectors that were stored in fewer
         bits stay so. `positions`: store the positions of words from now on, or no longer; see `create`.
@@ -167,6 +177,7 @@ class Index(SearchableCollection):
         if positions is not None:
             check_positions(positions, self.model, self._searcher.snapshot.documents.has_texts)
         self._open_own_writer().compact(vectors, positions=positions)
+        return self.generation
 
     def fit_weights(self) -> Model:
         """Commit, and fit the weights of a sum to the documents that are here now; gives the model with its weights.
@@ -286,12 +297,19 @@ class Index(SearchableCollection):
         """The model the index was built with."""
         return self._searcher.snapshot.model
 
-    def __repr__(self) -> str:
-        """The folder, the model, and what the commit holds that this object sees, as long as it is open."""
-        if self._closed:
-            return f"<Index {str(self.path)!r}: {self.name}, closed>"
-        generation, unit = self._searcher.snapshot.generation, "document" if len(self) == 1 else "documents"
-        return f"<Index {str(self.path)!r}: {self.name}, {len(self):,} {unit}, generation {generation}>"
+    @property
+    def generation(self) -> int:
+        """The number of the commit that searches see."""
+        return self._searcher.snapshot.generation
+
+    def is_outdated(self) -> bool:
+        """Whether `refresh` would find something else than what this object sees; this takes microseconds.
+
+        That is a newer commit, another index in its place, or no index or a damaged one, which `refresh` tells as an
+        error.
+        """
+        self._check_open()
+        return not self._searcher.snapshot.is_newest
 
     def __len__(self) -> int:
         """How many documents there are; a document in passages counts once."""
@@ -342,10 +360,7 @@ class Index(SearchableCollection):
         model: str | Model | None = None,
         syntax: str | None = None,
     ) -> Explanation:
-        """Why a document has its score for a query: the share of each term, adding up to the score.
-
-        Give the `filter` of the search: a query that is expanded from documents uses those that pass it.
-        """
+        """Why a document has its score for a query; see `Collection.explain`."""
         text, wanted, chosen = query_with_words(query), document_id(doc_id), self._model_of(model)
         with self._reading() as searcher:
             bound = searcher.own if chosen is None else searcher.bind(chosen)
@@ -363,6 +378,68 @@ class Index(SearchableCollection):
         with self._reading() as searcher:
             bound = searcher.bind(self._model_of(model) or searcher.snapshot.model)
             return highlighter(searcher, bound, check_query(query), Filter.of(filter), check_syntax(syntax))
+
+    def _facets_of_all(
+        self,
+        fields: Sequence[str],
+        query: str | None,
+        filter: FilterLike,
+        size: int,
+        model: Model | None,
+        syntax: str | None,
+    ) -> Facets:
+        text, condition = None if query is None else check_query(query), Filter.of(filter)
+        with self._reading() as searcher:
+            bound = searcher.own if model is None else searcher.bind(model)
+            return facets.count_facets(searcher, bound, fields, text, condition, size, check_syntax(syntax))
+
+    def facet_fields(self) -> list[str]:
+        """The fields worth counting, found by looking at the metadata of the first documents; at most a dozen.
+
+        These are fields of short texts, numbers or booleans, or of lists of them, whose values come again or are few.
+        The fields that the model reads are not among them.
+        """
+        with self._reading() as searcher:
+            return facets.facet_fields(searcher)
+
+    def similar(
+        self, doc_id: str | int, k: int = 10, filter: FilterLike = None, *, model: str | Model | None = None
+    ) -> Hits:
+        """The k documents that are most like a document; see `Collection.similar`."""
+        wanted, chosen = document_id(doc_id), self._model_of(model)
+        with self._reading() as searcher:
+            return similar.similar(searcher, wanted, k, filter, chosen)
+
+    def similar_query(self, doc_id: str | int, *, model: str | Model | None = None) -> str:
+        """The query that finds documents like a document; see `Collection.similar`."""
+        wanted, chosen = document_id(doc_id), self._model_of(model)
+        with self._reading() as searcher:
+            return similar.similar_query(searcher, wanted, chosen)
+
+    def suggest(self, prefix: str, size: int = 8) -> list[Suggestion]:
+        """Words that complete the last word of what is typed; see `Collection.suggest`."""
+        with self._reading() as searcher:
+            return searcher.completer.suggest(prefix, size)
+
+    def term_statistics(self, text: str) -> list[TermStatistics]:
+        """How common the terms of a text are; see `Collection.term_statistics`."""
+        if not isinstance(text, str):
+            raise VizslaError(f"term statistics need a text, not {kind_of(text)}")
+        with self._reading() as searcher:
+            return statistics.term_statistics(searcher, text)
+
+    def matching_ids(self, filter: FilterLike) -> list[str]:
+        """The ids of all documents that pass a filter, in the order of insertion."""
+        condition = Filter.of(filter)
+        if condition is None:
+            raise VizslaError("give a filter, as in year < 1999; without one all documents would match")
+        with self._reading() as searcher:
+            return matching.matching_ids(searcher, condition)
+
+    def cache_sizes(self) -> dict[str, int]:
+        """How many filters, models, ids of documents and terms are kept in memory for the next searches."""
+        with self._reading() as searcher:
+            return {**searcher.cache_sizes, **searcher.snapshot.cache_sizes}
 
     def info(self) -> dict[str, Any]:
         """What there is to know about the index.

@@ -1,13 +1,15 @@
-"""Documents searched with their own model, with another one, or in another way: what all collections share."""
+"""Collections that are searched in this process, with their own model, with another one, or in another way."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Unpack
 
+from vizsla.index.collection import Collection, CollectionView, ids_or_filter
+from vizsla.index.search.facets import Facets, facets_of_hits
 from vizsla.index.search.highlight import Highlighter
 from vizsla.index.search.plan import (
     ONE_TEXT,
@@ -17,16 +19,19 @@ from vizsla.index.search.plan import (
     SearchWay,
     check_options,
 )
+from vizsla.index.search.statistics import TermStatistics
+from vizsla.index.search.suggestions import Suggestion
 from vizsla.models import Model, check_model, parse_model
-from vizsla.runs import Document, Explanation, FilterLike, Hits, PageOptions, Retriever, Run
-from vizsla.runs.retriever import query_with_words
+from vizsla.runs import Document, Explanation, FilterLike, Hits, PageOptions, Run
+from vizsla.runs.retriever import check_count, query_with_words
 
 
-class SearchableCollection(Retriever):
-    """Documents that are searched with a model: an `Index`, or a collection in a cluster.
+class SearchableCollection(Collection):
+    """A collection that this process searches with a model: an `Index`, or a collection in a cluster.
 
-    A collection defines how it is searched with some options (`_search_with`, `_run_with`), and which it refuses
-    (`_check_options`).
+    A server serves any of them. A collection defines how it is searched with some options (`_search_with`,
+    `_run_with`), which it refuses (`_check_options`), how it counts (`_facets_of_all`) and how it is written to
+    (`writer`).
     """
 
     def __init__(self) -> None:
@@ -54,22 +59,50 @@ class SearchableCollection(Retriever):
     def _run_with(self, options: SearchOptions, queries: Mapping[str, str], k: int, filter: FilterLike) -> Run: ...
 
     @abstractmethod
-    def explain(
+    def _facets_of_all(
         self,
-        query: str,
-        doc_id: str | int,
-        filter: FilterLike = None,
-        *,
-        model: str | Model | None = None,
-        syntax: str | None = None,
-    ) -> Explanation:
-        """Why a document has its score for a query: the share of each term, adding up to the score."""
+        fields: Sequence[str],
+        query: str | None,
+        filter: FilterLike,
+        size: int,
+        model: Model | None,
+        syntax: str | None,
+    ) -> Facets:
+        """The values of fields over all documents that match."""
+
+    @abstractmethod
+    def writer(self, *, timeout: float | None = ...) -> Any:
+        """A writer of this collection; `timeout`: how many seconds it waits for other writers."""
 
     @abstractmethod
     def highlighter(
         self, query: str, filter: FilterLike = None, *, model: str | Model | None = None, syntax: str | None = None
     ) -> Highlighter:
         """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""
+
+    @abstractmethod
+    def similar_query(self, doc_id: str | int, *, model: str | Model | None = None) -> str:
+        """The query that finds documents like a document; see `similar`. A document without words has an empty one."""
+
+    @abstractmethod
+    def documents(self) -> Iterator[Document]:
+        """All documents, in order of insertion."""
+
+    @abstractmethod
+    def matching_ids(self, filter: FilterLike) -> list[str]:
+        """The ids of all documents that pass a filter, in the order of insertion."""
+
+    def is_outdated(self) -> bool:
+        """Whether `refresh` would find something newer; False for a collection that looks for it by itself."""
+        return False
+
+    def facet_fields(self) -> list[str]:
+        """The fields worth counting, where that can be told by looking at some documents; at most a dozen."""
+        return []
+
+    def cache_sizes(self) -> dict[str, int]:
+        """How much of what is kept in memory for the next searches there is, by what it is."""
+        return {}
 
     def _model_of(self, model: str | Model | None) -> Model | None:
         if isinstance(model, str):
@@ -83,24 +116,14 @@ class SearchableCollection(Retriever):
         return SearchOptions(None if model is None else self._model_of(model), **told)
 
     def with_model(self, model: str | Model | None = None, **options: Unpack[OtherOptions]) -> IndexView:
-        """The same documents, searched with another model or in another way; see `search_many`.
-
-        `options`: combine, search_params, approximate, threads, syntax, timeout. A model that the collection has no
-        data for is refused here.
-        """
+        """The same documents, searched with another model or in another way; see `Collection.with_model`."""
         check_options(options)
         chosen = SearchOptions(self._model_of(model), **options)
         self._check_options(chosen)
         return IndexView(self, chosen)
 
     def search(self, query: str, k: int = 10, filter: FilterLike = None, **options: Unpack[SearchKeywords]) -> Hits:
-        """The k best documents, best first; equal scores in order of insertion. An empty query is refused.
-
-        `filter`: a condition on the documents, as in `year >= 1999 and lang = "en"`. It is applied before the best are
-        taken, so k come back whenever there are k. A mapping, as in `{"year": 1999, "lang": ["en", "de"]}`, names
-        fields and the value of each, or a list of values of which one must match.
-        `options`: see `search_many`.
-        """
+        """The k best documents, best first; see `Collection.search`."""
         if not isinstance(query, str) or not query.strip():
             query_with_words(query)  # says what is wrong
         chosen = self._options(options, threads=1) if options else ONE_TEXT
@@ -115,26 +138,7 @@ class SearchableCollection(Retriever):
         documents: bool = True,
         **options: Unpack[SearchKeywords],
     ) -> list[Hits]:
-        """The hits of many queries. An empty query finds nothing.
-
-        `model`: search with another model than the collection's own, one that reads the same postings: other k1, b,
-        variant or weights, or only some parts of a sum. Nothing is indexed again.
-        `combine`: how the parts of a sum become one ranking. `sum` is exact; `union` and `rrf` look at the best of each
-        part alone, see `Combination`.
-        `search_params`: how dense vectors are searched if the index has a vector index: `exact`, or other parameters
-        than its own, as in `ef_search=200` or `nprobe=64`. A sum is searched exactly.
-        `approximate`: a number from 0 to 1 makes the search faster and may miss documents: common words are estimated
-        to add at most this share of what they could. Scores stay exact. Without it the search is exact.
-        `threads`: as many as there are processors by default.
-        `documents`: without them a hit's document has an id and nothing else, which is faster.
-        `syntax`: `lucene` reads queries as Lucene's query language, as in `+dogs "big cats"~2 -title:fish`.
-        `timeout`: after so many seconds the search is stopped, and `StoppedError` is raised.
-        `offset`: how many of the first results are left out. `min_score`: only results with this score or a higher one.
-        `sort`: a field to sort all results by, as in `year` or, the greatest first, `-year`.
-        `collapse`: a field of which each value comes once, with its best result.
-
-        A collection in a cluster refuses what it cannot do of these, and needs no threads.
-        """
+        """The hits of many queries; see `Collection.search_many`. An empty query finds nothing."""
         return self._search_with(self._options(options), queries, k, filter, documents)
 
     def run(
@@ -143,13 +147,35 @@ class SearchableCollection(Retriever):
         """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
         return self._run_with(self._options(options), queries, k, filter)
 
+    def facets(
+        self,
+        fields: Sequence[str],
+        query: str | None = None,
+        filter: FilterLike = None,
+        *,
+        over: str | int = "all",
+        size: int = 10,
+        model: str | Model | None = None,
+        syntax: str | None = None,
+    ) -> Facets:
+        """The values of fields over the documents that match; see `Collection.facets`."""
+        if over == "all":
+            return self._facets_of_all(fields, query, filter, size, self._model_of(model), syntax)
+        best = check_count(over, "over, how many of the best documents are counted,")
+        return facets_of_hits(self.search(query or "", best, filter, model=model, syntax=syntax), fields, size)
+
+    def delete(self, ids: str | int | Iterable[str | int] | None = None, *, filter: FilterLike = None) -> int:
+        """Delete documents by id, or all that pass a filter; see `Collection.delete`."""
+        ids_or_filter(ids, filter)
+        return self._delete(self.matching_ids(filter) if ids is None else ids)
+
+    @abstractmethod
+    def _delete(self, ids: str | int | Iterable[str | int]) -> int: ...
+
 
 @dataclass(frozen=True)
-class IndexView(Retriever):
-    """What `Index.with_model` gives: the documents of an index, searched with a model and options of its own.
-
-    It shares the files of its index and sees what the index sees; close the index, not the view.
-    """
+class IndexView(CollectionView):
+    """What `Index.with_model` gives: the documents of an index, searched with a model and options of its own."""
 
     index: SearchableCollection
     options: SearchOptions
@@ -178,10 +204,6 @@ class IndexView(Retriever):
         """
         return self.index._search_with(self.options._replace(**page), queries, k, filter, documents)
 
-    def search(self, query: str, k: int = 10, filter: FilterLike = None, **page: Unpack[PageOptions]) -> Hits:
-        """The k best documents for a query; see `search_many`."""
-        return self.search_many([query_with_words(query)], k, filter, **page)[0]
-
     def run(self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None) -> Run:
         """The rankings of many queries, by query id."""
         return self.index._run_with(self.options, queries, k, filter)
@@ -201,6 +223,43 @@ class IndexView(Retriever):
         """Shows where documents match a query."""
         return self.index.highlighter(query, filter, model=self.options.model, syntax=self.options.syntax)
 
-    def with_model(self, model: Model | str) -> IndexView:
+    def facets(
+        self,
+        fields: Sequence[str],
+        query: str | None = None,
+        filter: FilterLike = None,
+        *,
+        over: str | int = "all",
+        size: int = 10,
+    ) -> Facets:
+        """The values of fields over the documents that match; see `Collection.facets`."""
+        model, syntax = self.options.model, self.options.syntax
+        return self.index.facets(fields, query, filter, over=over, size=size, model=model, syntax=syntax)
+
+    def count(self, query: str | None = None, filter: FilterLike = None) -> int:
+        """How many documents match; see `Collection.count`."""
+        return self.index.count(query, filter, model=self.options.model, syntax=self.options.syntax)
+
+    def similar(self, doc_id: str | int, k: int = 10, filter: FilterLike = None) -> Hits:
+        """The k documents that are most like a document; see `Collection.similar`."""
+        return self.index.similar(doc_id, k, filter, model=self.options.model)
+
+    def similar_query(self, doc_id: str | int) -> str:
+        """The query that finds documents like a document."""
+        return self.index.similar_query(doc_id, model=self.options.model)
+
+    def suggest(self, prefix: str, size: int = 8) -> list[Suggestion]:
+        """Words that complete the last word of what is typed; see `Collection.suggest`."""
+        return self.index.suggest(prefix, size)
+
+    def term_statistics(self, text: str) -> list[TermStatistics]:
+        """How common the terms of a text are; see `Collection.term_statistics`."""
+        return self.index.term_statistics(text)
+
+    def info(self) -> dict[str, Any]:
+        """What there is to know about the collection; see `Collection.info`."""
+        return self.index.info()
+
+    def with_model(self, model: Model | str | None = None) -> IndexView:
         """The same view with another model."""
         return replace(self, options=self.options._replace(model=self.index.with_model(model).model))

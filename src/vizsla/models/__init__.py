@@ -15,46 +15,51 @@ if TYPE_CHECKING:
         fitted_description,
         with_norm_of,
     )
-    from vizsla.models.bm25 import BM25, ExpandedBM25, QueryExpander
+    from vizsla.models.bm25 import (
+        BM25,
+        EXPANDERS,
+        ExpandedBM25,
+        QueryExpander,
+        SequenceEncoder,
+        parse_expander,
+        with_expansion,
+    )
     from vizsla.models.coil import Coil
     from vizsla.models.colbert import ColBERT
-    from vizsla.models.context import SearchContext
-    from vizsla.models.counts import BM25OverCounts, TermCounts
-    from vizsla.models.deepct import DeepCT
-    from vizsla.models.dense import Dense
-    from vizsla.models.dense_component import DenseComponent, DenseDocuments
-    from vizsla.models.expansion import EXPANDERS, parse_expander, with_expansion
-    from vizsla.models.expressions import check_model, expression, parse_model
-    from vizsla.models.fields import QUERIES, Fields, as_text, field_text, is_text, text_problem
-    from vizsla.models.gar import GAR
-    from vizsla.models.learned_sparse import LearnedSparse
-    from vizsla.models.match_component import MatchDocuments, TokenMatchComponent
-    from vizsla.models.model import CollectionStatistics, Component, Model, Part, Sum
-    from vizsla.models.precomputed import PrecomputedVectors
-    from vizsla.models.registry import MODELS
-    from vizsla.models.reranker import Reranker
-    from vizsla.models.rm3 import RM3
-    from vizsla.models.sequences import SequenceEncoder
-    from vizsla.models.sketch import Sketch
-    from vizsla.models.spar import Spar
-    from vizsla.models.sparse_component import (
+    from vizsla.models.components import (
+        DenseComponent,
+        DenseDocuments,
+        MatchDocuments,
+        SearchContext,
         SparseComponent,
         SparseDocumentEncoder,
         SparseDocuments,
         TermWeightEncoder,
+        TokenComponent,
+        TokenDocuments,
+        TokenMatchComponent,
         count_statistics,
     )
-    from vizsla.models.sparta import Sparta
-    from vizsla.models.splade import Splade
+    from vizsla.models.counts import BM25OverCounts, DeepCT, TermCounts
+    from vizsla.models.dense import Dense
+    from vizsla.models.expressions import check_model, expression, parse_model
+    from vizsla.models.fields import QUERIES, Fields, as_text, field_text, is_text, text_problem
+    from vizsla.models.gar import GAR
+    from vizsla.models.learned_sparse import LearnedSparse
+    from vizsla.models.model import MODELS, CollectionStatistics, Component, Model, Part, Sum
+    from vizsla.models.precomputed import PrecomputedVectors
+    from vizsla.models.reranker import Reranker
+    from vizsla.models.rm3 import RM3
+    from vizsla.models.sketch import Sketch
+    from vizsla.models.spar import Spar
     from vizsla.models.statistics import CountedStatistics, Statistics, average_length
-    from vizsla.models.token_component import TokenComponent, TokenDocuments
     from vizsla.neural.network import Network
 
 _HOMES = {
     "BM25": "bm25",
-    "EXPANDERS": "expansion",
+    "EXPANDERS": "bm25",
     "GAR": "gar",
-    "MODELS": "registry",
+    "MODELS": "model",
     "QUERIES": "fields",
     "RM3": "rm3",
     "SAMPLE": "auto_weighted",
@@ -66,50 +71,48 @@ _HOMES = {
     "CollectionStatistics": "model",
     "Component": "model",
     "CountedStatistics": "statistics",
-    "DeepCT": "deepct",
+    "DeepCT": "counts",
     "Dense": "dense",
-    "DenseComponent": "dense_component",
-    "DenseDocuments": "dense_component",
+    "DenseComponent": "components",
+    "DenseDocuments": "components",
     "ExpandedBM25": "bm25",
     "Fields": "fields",
     "LearnedSparse": "learned_sparse",
-    "MatchDocuments": "match_component",
+    "MatchDocuments": "components",
     "Model": "model",
     "Network": "vizsla.neural.network",
     "Part": "model",
     "PrecomputedVectors": "precomputed",
     "QueryExpander": "bm25",
     "Reranker": "reranker",
-    "SearchContext": "context",
-    "SequenceEncoder": "sequences",
+    "SearchContext": "components",
+    "SequenceEncoder": "bm25",
     "Sketch": "sketch",
     "Spar": "spar",
-    "SparseComponent": "sparse_component",
-    "SparseDocumentEncoder": "sparse_component",
-    "SparseDocuments": "sparse_component",
-    "Sparta": "sparta",
-    "Splade": "splade",
+    "SparseComponent": "components",
+    "SparseDocumentEncoder": "components",
+    "SparseDocuments": "components",
     "Statistics": "statistics",
     "Sum": "model",
     "TermCounts": "counts",
-    "TermWeightEncoder": "sparse_component",
-    "TokenComponent": "token_component",
-    "TokenDocuments": "token_component",
-    "TokenMatchComponent": "match_component",
+    "TermWeightEncoder": "components",
+    "TokenComponent": "components",
+    "TokenDocuments": "components",
+    "TokenMatchComponent": "components",
     "as_text": "fields",
     "auto": "auto_weighted",
     "average_length": "statistics",
     "check_model": "expressions",
-    "count_statistics": "sparse_component",
+    "count_statistics": "components",
     "expression": "expressions",
     "field_text": "fields",
     "fitted_again": "auto_weighted",
     "fitted_description": "auto_weighted",
     "is_text": "fields",
-    "parse_expander": "expansion",
+    "parse_expander": "bm25",
     "parse_model": "expressions",
     "text_problem": "fields",
-    "with_expansion": "expansion",
+    "with_expansion": "bm25",
     "with_norm_of": "auto_weighted",
 }
 
@@ -150,8 +153,6 @@ __all__ = [
     "SparseComponent",
     "SparseDocumentEncoder",
     "SparseDocuments",
-    "Sparta",
-    "Splade",
     "Statistics",
     "Sum",
     "TermCounts",

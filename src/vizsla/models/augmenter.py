@@ -15,11 +15,10 @@ import numpy as np
 
 from vizsla.described import DescriptionError, check_type, fields_from_data
 from vizsla.errors import InputError, VizslaError
-from vizsla.models.bm25 import BM25, BM25_OPTIONS, ExpandedBM25, QueryExpander
-from vizsla.models.context import SearchContext
-from vizsla.models.expansion import EXPANDERS
+from vizsla.models.bm25 import BM25, BM25_OPTIONS, EXPANDERS, ExpandedBM25, QueryExpander
+from vizsla.models.components import SearchContext
 from vizsla.models.learned_sparse import SHIPPED
-from vizsla.models.registry import MODELS
+from vizsla.models.model import MODELS
 from vizsla.models.statistics import Statistics
 from vizsla.neural.checkpoints.packages import own_package
 from vizsla.neural.network import Network, runtime

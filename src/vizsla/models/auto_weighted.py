@@ -11,10 +11,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from vizsla.errors import VizslaError
+from vizsla.models.components import SparseComponent, count_statistics
 from vizsla.models.fields import Fields, field_text
-from vizsla.models.model import Component, Model, Part, Sum
-from vizsla.models.registry import MODELS
-from vizsla.models.sparse_component import SparseComponent, count_statistics
+from vizsla.models.model import MODELS, Component, Model, Part, Sum
 from vizsla.models.statistics import Statistics
 from vizsla.vectors import Vectors
 

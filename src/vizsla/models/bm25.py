@@ -15,14 +15,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from vizsla.described import fields_from_data
-from vizsla.engine import Weighting
+from vizsla.engine import TermSequences, Weighting
 from vizsla.errors import UnknownNameError, VizslaError, kind_of
-from vizsla.models.context import SearchContext
-from vizsla.models.fields import Fields, check_fields, field_text
-from vizsla.models.lengths import check_scheme, decoded_lengths, encode_lengths
-from vizsla.models.model import Model, Sum
-from vizsla.models.registry import MODELS
-from vizsla.models.sparse_component import (
+from vizsla.models.components import (
+    SearchContext,
     SparseComponent,
     SparseDocumentEncoder,
     SparseDocuments,
@@ -30,9 +26,11 @@ from vizsla.models.sparse_component import (
     check_query_norm,
     shortened,
 )
-from vizsla.models.statistics import Statistics, average_length
+from vizsla.models.fields import Fields, as_text, check_fields, field_text
+from vizsla.models.model import MODELS, Model, Part, Sum
+from vizsla.models.statistics import Statistics, average_length, check_scheme, decoded_lengths, encode_lengths
 from vizsla.spec import Registry, options_of, with_defaults
-from vizsla.text import Analyzer, Token
+from vizsla.text import Analyzer, Lexicon, Token
 from vizsla.vectors import SparseVectors, Vocabulary
 
 
@@ -359,3 +357,58 @@ def bm25_by_field(**options: Any) -> Model:
 )
 def bm25_prime(**options: Any) -> Model:
     return Sum(BM25(**options).parts + bm25_over_word_pieces(**options).parts, "bm25-prime")
+
+
+EXPANDERS: Registry[QueryExpander] = Registry("query expander", package="vizsla.models", example="rm3(documents=5)")
+"""The query expanders by name."""
+
+
+def parse_expander(text: str) -> QueryExpander:
+    """A query expander by name, as in `rm3(documents=5)`, or an augmenter by its folder.
+
+    >>> parse_expander("rm3(documents=5)").documents
+    5
+    """
+    if text.partition("(")[0].strip() in EXPANDERS:
+        return EXPANDERS.parse(text)
+    return EXPANDERS["augmenter"].make(network=text)
+
+
+def with_expansion(model: Model, expander: QueryExpander) -> Model:
+    """A model whose BM25 gets expanded queries; the other parts of a sum stay as they are."""
+    parts, problems = [], []
+    for part in model.parts:
+        bm25 = part.component
+        if isinstance(bm25, ExpandedBM25):
+            bm25 = replace(bm25.bm25, namespace=bm25.namespace)
+        if isinstance(bm25, BM25):
+            problem = expander.problem(bm25)
+            if problem is None:
+                parts.append(Part(part.weight, bm25.expand(expander)))
+                continue
+            problems.append(problem)
+        parts.append(part)
+    if not any(isinstance(p.component, ExpandedBM25) and p.component.expander is expander for p in parts):
+        why = problems[0] if problems else f"expands queries for BM25, and {model.name} has no BM25"
+        raise VizslaError(f"{expander.name} {why}")
+    if len(parts) == 1 and parts[0].weight == 1.0:
+        return parts[0].component
+    return Sum(tuple(parts))
+
+
+class SequenceEncoder:
+    """Encodes documents as term sequences; it numbers terms as it meets them, so use one for all documents.
+
+    >>> encoder = SequenceEncoder(BM25())
+    >>> encoder.encode([{"title": "Dogs", "text": "Dogs bark"}]).numbers.tolist(), encoder.lexicon.terms
+    ([0, 4294967295, 0, 1], ['dog', 'bark'])
+    """
+
+    def __init__(self, bm25: BM25) -> None:
+        self._fields = bm25.fields
+        self.lexicon = Lexicon(bm25.text_analyzer)
+
+    def encode(self, contents: Sequence[Mapping[str, Any]]) -> TermSequences:
+        """The sequences of documents, terms by the numbers of the lexicon."""
+        texts = [as_text(content.get(field)) for content in contents for field in self._fields]
+        return TermSequences.join(*self.lexicon.sequences(texts), len(self._fields))

@@ -11,11 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vizsla.errors import VizslaError
+from vizsla.models.components import TokenMatchComponent
 from vizsla.models.fields import Fields, field_text
-from vizsla.models.match_component import TokenMatchComponent
-from vizsla.models.model import Model
+from vizsla.models.model import MODELS, Model
 from vizsla.models.piece_network import PieceNetwork
-from vizsla.models.registry import MODELS
 from vizsla.neural.network import Network
 from vizsla.spec import Option
 from vizsla.text import Analyzer

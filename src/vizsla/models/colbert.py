@@ -12,10 +12,10 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.models.components import TokenComponent
 from vizsla.models.fields import Fields, field_text
+from vizsla.models.model import MODELS
 from vizsla.models.piece_network import PieceNetwork
-from vizsla.models.registry import MODELS
-from vizsla.models.token_component import TokenComponent
 from vizsla.neural.checkpoints.colbert import ColbertCheckpoint, ColbertSettings
 from vizsla.neural.network import Network
 from vizsla.neural.onnx_graph import Precision

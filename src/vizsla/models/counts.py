@@ -1,10 +1,11 @@
-"""BM25 over counts that are given instead of counted: how often each word of a document is to count."""
+"""BM25 over counts: those that documents bring, or those that a network gives their words (DeepCT)."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,13 +15,20 @@ from vizsla.described import fields_from_data
 from vizsla.engine import Weighting
 from vizsla.errors import UnknownNameError, VizslaError, kind_of
 from vizsla.models.bm25 import BM25
-from vizsla.models.context import SearchContext
-from vizsla.models.fields import Fields, check_fields
-from vizsla.models.registry import MODELS
-from vizsla.models.sparse_component import SparseComponent, SparseDocumentEncoder, SparseDocuments, TermWeightEncoder
+from vizsla.models.components import (
+    SearchContext,
+    SparseComponent,
+    SparseDocumentEncoder,
+    SparseDocuments,
+    TermWeightEncoder,
+)
+from vizsla.models.fields import Fields, check_fields, field_text, text_problem
+from vizsla.models.learned_sparse import NETWORK_OPTION
+from vizsla.models.model import MODELS, Model
 from vizsla.models.statistics import Statistics
-from vizsla.spec import options_of
-from vizsla.text import Analyzer, Token
+from vizsla.neural.network import Network, runtime
+from vizsla.spec import options_of, with_defaults
+from vizsla.text import Analyzer, Token, WordPiece
 
 MAX_LENGTH = (1 << 31) - 1
 """The highest sum of a document's counts: what fits in the byte that a length is stored in."""
@@ -174,3 +182,186 @@ COUNTS_OPTIONS = options_of(
 )
 
 MODELS.register("counts", help="BM25 over counts in a field of the documents.", options=COUNTS_OPTIONS)(TermCounts)
+
+
+SMOOTHINGS = ("none", "sqrt")
+BEIR: dict[str, Any] = {"k1": 0.9, "b": 0.4, "smoothing": "sqrt", "keep_all": True, "length": 350}
+"""The settings of BEIR, with another network: counts as in its example, Anserini's k1 and b as in its paper."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepCT(BM25OverCounts):
+    """BM25 over counts that a network gives the words of a document; queries are plain, and need no network.
+
+    The network reads word pieces and weighs each. A word has the weight of its first piece; `scale` times it (`scale`
+    times its square root with `smoothing="sqrt"`), rounded, is the word's count. Words with counts below 1 count 1.
+    With `keep_all=False` they are dropped; most weights are close to 0, so a small error of the network then decides
+    which words can be found. Repeats of a term count as the highest of them, or as their sum with `merge="sum"`.
+    `pieces`: the word pieces the network was trained with. `length`: how many tokens of a document are read, 0 for as
+    many as the network can; words behind them cannot be found.
+    """
+
+    network: Network
+    k1: float = 10.0
+    pieces: Analyzer | str = "wordpiece"
+    scale: float = 100.0
+    smoothing: str = "none"
+    keep_all: bool = True
+    length: int = 0
+    merge: str = "max"
+    fields: tuple[str, ...] = ("title", "text")
+    namespace: str = "deepct"
+    name: str = "deepct"
+
+    kind: ClassVar[str] = "deepct"
+    expression_options: ClassVar[tuple[str, ...]] = (
+        "k1", "b", "merge", "scale", "smoothing", "keep_all", "length", "fields", "namespace",
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.pieces, str):
+            object.__setattr__(self, "pieces", Analyzer.parse(self.pieces))
+        if not isinstance(self._pieces.tokenizer, WordPiece):
+            raise VizslaError(f"a network reads word pieces, and {self.pieces} does not make them")
+        if self.network.kind != "deepct":
+            raise VizslaError(f"deepct needs a network with the head deepct, and this one has {self.network.kind}")
+        if self.smoothing not in SMOOTHINGS:
+            raise UnknownNameError("smoothing of DeepCT's counts", self.smoothing, SMOOTHINGS)
+        if not 0 < self.scale <= 1_000_000:
+            raise VizslaError(f"scale must be above 0 and at most 1,000,000, not {self.scale:g}")
+        if not 0 <= self.length <= self.network.length or 0 < self.length < 3:
+            raise VizslaError(f"this network reads 3 to {self.network.length} tokens of a text, not {self.length}")
+
+    @property
+    def batch_size(self) -> int:
+        """On a CPU a second's work, so that progress is visible and Ctrl-C works."""
+        return 2000 if runtime() == "torch" else 100
+
+    @property
+    def index_signature(self) -> tuple[Any, ...]:
+        counting = self.merge, self.scale, self.smoothing, self.keep_all
+        return self.kind, self.network, self.pieces, self.analyzer, self.length, self.fields, counting
+
+    @property
+    def expression_name(self) -> str:
+        return str(self.network.folder.parent)
+
+    @property
+    def _pieces(self) -> Analyzer:
+        assert isinstance(self.pieces, Analyzer)
+        return self.pieces
+
+    def field_problem(self, content: Mapping[str, Any]) -> str | None:
+        return text_problem(content, self.fields)
+
+    def document_encoder(self) -> SparseDocumentEncoder:
+        return _DeepCTEncoder(self)
+
+    def counts(self, texts: Sequence[str]) -> list[dict[str, int]]:
+        """How much each term of each text counts."""
+        numbers = self._pieces.tokenizer.numbers  # type: ignore[attr-defined]
+        read = [(self._pieces.tokens(text), self.text_analyzer.tokens(text)) for text in texts]
+        ids = np.array([numbers[piece.term] for pieces, _ in read for piece in pieces], np.int64)
+        starts = np.cumsum([0, *(len(pieces) for pieces, _ in read)])
+        framed, offsets = self.network.framed(ids, starts, self.length)
+        weights = self.network.running.weights(framed, offsets)
+        rows = (weights[begin + 1 : end - 1] for begin, end in pairwise(offsets.tolist()))
+        return [self._merged(pieces, words, row) for (pieces, words), row in zip(read, rows, strict=True)]
+
+    def _merged(self, pieces: Sequence[Token], words: Sequence[Token], weights: np.ndarray) -> dict[str, int]:
+        known = [(word.term, place) for word, place in zip(words, first_pieces(words, pieces), strict=True)]
+        known = [(term, place) for term, place in known if 0 <= place < len(weights)]
+        counts = word_counts(weights[[place for _, place in known]], self.scale, self.smoothing, self.keep_all)
+        return self.merged(zip((term for term, _ in known), counts.tolist(), strict=True))
+
+    def options(self, folder: Path) -> dict[str, Any]:
+        return super().options(folder) | {"pieces": self._pieces.save(folder), "network": self.network.save(folder)}
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any], folder: Path) -> DeepCT:
+        values = fields_from_data(cls, options, network="str", analyzer="str", pieces="str", fields="tuple[str, ...]")
+        analyzers = {name: Analyzer.parse(values[name], folder) for name in ("analyzer", "pieces")}
+        return cls(**{**values, **analyzers, "network": Network.open(folder / values["network"])})
+
+
+def first_pieces(words: Sequence[Token], pieces: Sequence[Token]) -> list[int]:
+    """The number of the first piece of each word, both in the order of the text; -1 for a word without a piece.
+
+    >>> first_pieces([Token("run", 4, 11)], [Token("the", 0, 3), Token("run", 4, 7), Token("##ning", 7, 11)])
+    [1]
+    """
+    places, at = [], 0
+    for word in words:
+        while at < len(pieces) and pieces[at].end <= word.start:
+            at += 1
+        places.append(at if at < len(pieces) and pieces[at].start < word.end else -1)
+    return places
+
+
+def word_counts(weights: np.ndarray, scale: float, smoothing: str, keep_all: bool) -> np.ndarray:
+    """The counts of words that have these weights; 0 for words to drop.
+
+    >>> word_counts(np.array([0.25, 0.004, -0.1]), 100, "none", False).tolist()
+    [25, 0, 0]
+    >>> word_counts(np.array([0.25, 0.004, -0.1]), 100, "sqrt", True).tolist()
+    [50, 6, 1]
+    """
+    cut = np.maximum(np.asarray(weights, np.float64), 0)
+    counts = np.rint(scale * (np.sqrt(cut) if smoothing == "sqrt" else cut)).astype(np.int64)
+    return np.maximum(counts, 1) if keep_all else counts
+
+
+class _DeepCTEncoder(CountEncoder):
+    """Encodes batches of documents by the network."""
+
+    def __init__(self, model: DeepCT) -> None:
+        super().__init__(model.namespace, lambda counts: {} if isinstance(counts, str) else counts)
+        self._model = model
+
+    def encode(self, documents: Sequence[Fields]) -> SparseDocuments:
+        return super().encode(self._model.counts([field_text(d, self._model.fields) for d in documents]))
+
+
+DEEPCT_OPTIONS = (
+    NETWORK_OPTION,
+    *options_of(
+        DeepCT,
+        k1="saturation of counts",
+        b="length normalisation, from 0 to 1",
+        merge="what repeats of a term count together, max or sum",
+        scale="counts are this many times the network's weights",
+        smoothing=f"of the weights before that, one of {', '.join(SMOOTHINGS)}",
+        keep_all="words with a count below 1 count 1, instead of being dropped",
+        length="how many tokens of a document are read; 0 for as many as the network can",
+        fields="the fields it reads, separated by /",
+        namespace="keeps its terms apart from those of other parts of a sum",
+    ),
+)
+
+
+@MODELS.register("deepct", help="DeepCT: BM25 over counts that a network gives. You train it.", options=DEEPCT_OPTIONS)
+def deepct(network: str = "", **options: Any) -> DeepCT:
+    return replace(load_deepct("deepct", network), **options)
+
+
+@MODELS.register(
+    "deepct-beir",
+    help="DeepCT with the settings of BEIR. You train it.",
+    options=with_defaults(DEEPCT_OPTIONS, **BEIR),
+)
+def deepct_beir(network: str = "", **options: Any) -> DeepCT:
+    return replace(load_deepct("deepct-beir", network), **{**BEIR, **options})
+
+
+def load_deepct(name: str, folder: str) -> DeepCT:
+    """A DeepCT from the folder it was saved to, for the model `name`."""
+    if not folder:
+        raise VizslaError(
+            f"no DeepCT comes with Vizsla; train one, as in: vizsla train {name} --dataset DIR -o DIR, and name it: "
+            f'"{name}(network=DIR)"'
+        )
+    model = Model.load(folder)
+    if not isinstance(model, DeepCT):
+        raise VizslaError(f"{folder}: {name} needs a DeepCT, and this model is something else")
+    return model

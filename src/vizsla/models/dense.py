@@ -1,28 +1,119 @@
-"""Dense models: a text becomes one vector, and what is near the query's is found."""
+"""Dense models: a text becomes one vector, and what is near the query's is found; those of papers by name."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
 from vizsla.described import fields_from_data
-from vizsla.errors import VizslaError
-from vizsla.models.dense_component import DenseComponent
+from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.models.components import DenseComponent
 from vizsla.models.fields import Fields, as_text
-from vizsla.models.presets import Preset
-from vizsla.models.registry import MODELS
+from vizsla.models.model import MODELS
 from vizsla.neural.checkpoints.checkpoint import Checkpoint, alike
 from vizsla.neural.checkpoints.packages import PACKAGED
 from vizsla.neural.network import ABOUT, Network, runtime, sees_gpu
 from vizsla.neural.onnx_graph import Precision
-from vizsla.neural.text_encoder import TokenizerOptions, known
+from vizsla.neural.text_encoder import Layer, TokenizerOptions, known
 from vizsla.neural.transformer import Transformer
 from vizsla.plain_data import parse_settings
+from vizsla.spec import Option, with_defaults
 from vizsla.text import Analyzer, WordPiece
+
+
+@dataclass(frozen=True)
+class Preset:
+    """`documents` and `queries`: names on the model hub; one encoder for both where the second is empty, and folders
+    have to be given where the first is. `pooling` and `normalize`: as the encoder's files say where they are None.
+    `layers`: those of the encoder's own file, where no other file names any. `separator`: between title and text.
+    """
+
+    about: str
+    documents: str = ""
+    queries: str = ""
+    pooling: tuple[str, ...] | None = None
+    normalize: bool | None = None
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    separator: str = " "
+    length: int = 0
+    query_length: int = 0
+    layers: tuple[Layer, ...] = ()
+    special_tokens: bool = True
+    pad_with_mask: bool = False
+    skip_prompt_tokens: bool = False
+    token_types: bool = False
+
+    @property
+    def two(self) -> bool:
+        """Whether queries have an encoder of their own."""
+        return bool(self.queries) or not self.documents
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Those of a dense model."""
+        told = {"normalize": self.normalize, "query_prompt": self.query_prompt}
+        told |= {"document_prompt": self.document_prompt}
+        plain = ("separator", "special_tokens", "pad_with_mask", "token_types")
+        given = {name: value for name, value in told.items() if value is not None}
+        return given | {name: getattr(self, name) for name in plain}
+
+
+def _first(about: str, documents: str, queries: str = "", **options: Any) -> Preset:
+    """The state of the first token, compared by inner product."""
+    return Preset(about, documents, queries, ("cls",), False, **options)
+
+
+def _tct(about: str, name: str) -> Preset:
+    return Preset(
+        about, name, pooling=("mean",), normalize=False, query_prompt="[CLS] [Q] ", document_prompt="[CLS] [D] ",
+        length=512, query_length=36, special_tokens=False, pad_with_mask=True, skip_prompt_tokens=True,
+    )  # fmt: skip
+
+
+def _pair(about: str, name: str, which: tuple[str, str]) -> Preset:
+    """Two encoders, documents read as title [SEP] text."""
+    return _first(about, *(name.format(part) for part in which), separator=" [SEP] ", length=256)
+
+
+_DPR = "facebook/dpr-{}_encoder-"
+_SPAR = "facebook/spar-{}-lexmodel-"
+_SIDES = ("context-encoder", "query-encoder")
+_ANCE = (Layer("linear", name="embeddingHead"), Layer("norm", name="norm"))
+
+PRESETS: dict[str, Preset] = {
+    "dpr": _pair("DPR, trained on Natural Questions", _DPR + "single-nq-base", ("ctx", "question")),
+    "dpr-multiset": _pair("DPR, trained on four data sets", _DPR + "multiset-base", ("ctx", "question")),
+    "ance": _first("ANCE FirstP", "castorini/ance-msmarco-passage", layers=_ANCE, length=512, query_length=64),
+    "tas-b": _first("TAS-B", "sentence-transformers/msmarco-distilbert-base-tas-b"),
+    "contriever": Preset("Contriever, without labels", "facebook/contriever", "", ("mean",), False),
+    "contriever-msmarco": Preset("Contriever, fine-tuned", "facebook/contriever-msmarco", "", ("mean",), False),
+    "gtr": Preset("GTR on T5-base", "sentence-transformers/gtr-t5-base", "", ("mean",), True),
+    "rocketqa": _first("RocketQA", "", separator=" [SEP] ", length=128, query_length=32, token_types=True),
+    "tct-colbert": _tct("TCT-ColBERT", "castorini/tct_colbert-msmarco"),
+    "tct-colbert-v2": _tct("TCT-ColBERT v2, hard negatives", "castorini/tct_colbert-v2-hnp-msmarco"),
+    "e5": Preset("E5-base v2", "intfloat/e5-base-v2", "", ("mean",), True, "query: ", "passage: "),
+    "bge": Preset(
+        "BGE-base v1.5", "BAAI/bge-base-en-v1.5", "", ("cls",), True,
+        "Represent this sentence for searching relevant passages: ", "",
+    ),
+    "spar-wiki": _pair("SPAR's model of BM25 on Wikipedia", _SPAR.format("wiki-bm25") + "{}", _SIDES),
+    "spar-paq": _pair("SPAR's model of BM25 on PAQ", _SPAR.format("paq-bm25") + "{}", _SIDES),
+    "spar-marco": _pair("SPAR's model of BM25 on MS MARCO", _SPAR.format("marco-bm25") + "{}", _SIDES),
+}  # fmt: skip
+
+
+def find_preset(name: str) -> Preset:
+    """A preset by its name."""
+    if name not in PRESETS:
+        raise UnknownNameError("preset", name, tuple(PRESETS))
+    return PRESETS[name]
+
 
 Tower = Network | Transformer
 """What makes vectors: of word pieces that the model cuts, or of texts by a tokenizer of its own."""
@@ -251,3 +342,75 @@ def _told(towers: Sequence[Checkpoint]) -> dict[str, Any]:
         "query_prompt": queries.query_prompt,
         "document_prompt": documents.document_prompt,
     }
+
+
+_SIMILARITIES = ("cosine", "dot")
+_NEEDS = ("onnxruntime|torch",)
+_OPTIONS = (
+    Option("precision", "str", "int8", f"of the network's weights: {', '.join(get_args(Precision))}"),
+    Option("pooling", "tuple[str, ...]", None, "how token states become a vector, as in mean or cls"),
+    Option("length", "int", 0, "how many tokens of a document are read; 0 for as many as the encoder can"),
+    Option("query_length", "int", 0, "how many tokens of a query are read; 0 for as many as of a document"),
+    Option("fields", "tuple[str, ...]", ("title", "text"), "the fields it reads, separated by /"),
+    Option("namespace", "str", "dense", "keeps its vectors apart from those of other parts of a sum"),
+)
+_CHECKPOINTS = (
+    Option("checkpoint", "str", "", "a folder or a name on the model hub"),
+    Option("query_checkpoint", "str", "", "another encoder for queries"),
+    Option("similarity", "str", "", f"one of {', '.join(_SIMILARITIES)}; by default what the checkpoint says"),
+)
+
+
+@MODELS.register(
+    "minilm",
+    help="all-MiniLM-L6-v2, a small sentence encoder.",
+    options=with_defaults(_OPTIONS, namespace="minilm"),
+    needs=_NEEDS,
+)
+def minilm(precision: str = "int8", **options: Any) -> Dense:
+    return Dense.open(PACKAGED, _precision(precision), **{"name": "minilm", "namespace": "minilm", **options})
+
+
+@MODELS.register(
+    "dense",
+    help="Any encoder as transformers or sentence-transformers save it.",
+    options=(Option("preset", "str", "", "read texts as this preset does"), *_CHECKPOINTS, *_OPTIONS),
+    needs=_NEEDS,
+)
+def dense(
+    checkpoint: str = "",
+    precision: str = "int8",
+    query_checkpoint: str = "",
+    preset: str = "",
+    similarity: str = "",
+    **options: Any,
+) -> Dense:
+    known = find_preset(preset) if preset else None
+    documents = checkpoint or (known.documents if known else "")
+    queries = query_checkpoint or (known.queries if known and not checkpoint else "")
+    if known is not None and known.two and not (documents and queries):
+        raise VizslaError(f"{preset} has two encoders; name both: {preset}(checkpoint=FOLDER, query_checkpoint=FOLDER)")
+    if not documents:
+        raise VizslaError("name an encoder, as in dense(checkpoint=FOLDER)")
+    if similarity and similarity not in _SIMILARITIES:
+        raise UnknownNameError("similarity", similarity, _SIMILARITIES)
+    given: dict[str, Any] = {"name": preset, "namespace": preset} if preset else {}
+    given |= {"normalize": similarity == "cosine"} if similarity else {}
+    return Dense.open(documents, _precision(precision), queries=queries, preset=known, **{**given, **options})
+
+
+for _name, _preset in PRESETS.items():
+    _register = MODELS.register(
+        _name,
+        help=f"{_preset.about}.",
+        options=with_defaults((*_CHECKPOINTS, *_OPTIONS), namespace=_name),
+        needs=_NEEDS,
+    )
+    _register(partial(dense, preset=_name))
+
+
+def _precision(text: str) -> Precision:
+    for name in get_args(Precision):
+        if text == name:
+            return name  # type: ignore[no-any-return]
+    raise UnknownNameError("precision", text, get_args(Precision))

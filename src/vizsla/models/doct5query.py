@@ -8,8 +8,7 @@ from typing import Any
 from vizsla.errors import VizslaError
 from vizsla.models.bm25 import BM25, BM25_OPTIONS
 from vizsla.models.fields import QUERIES, check_fields
-from vizsla.models.model import Model, Part, Sum
-from vizsla.models.registry import MODELS
+from vizsla.models.model import MODELS, Model, Part, Sum
 from vizsla.numbers import number_text
 from vizsla.spec import Option
 

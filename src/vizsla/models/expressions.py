@@ -8,9 +8,8 @@ from pathlib import Path
 
 from vizsla.errors import VizslaError, kind_of
 from vizsla.models.auto_weighted import AUTO, auto
-from vizsla.models.checkpoints import open_model
-from vizsla.models.model import Component, Model, Part, Sum
-from vizsla.models.registry import MODELS
+from vizsla.models.model import MODELS, Component, Model, Part, Sum
+from vizsla.models.saving import open_model
 from vizsla.neural.checkpoints.packages import HUB
 from vizsla.numbers import number_text
 from vizsla.spec import Call, format_call, is_plugin, parse_sum

@@ -15,11 +15,10 @@ from typing import Any, ClassVar
 from vizsla.cache import file_digest
 from vizsla.described import from_data
 from vizsla.errors import InputError, VizslaError
-from vizsla.models.bm25 import BM25, BM25_OPTIONS, ExpandedBM25, QueryExpander
-from vizsla.models.context import SearchContext
-from vizsla.models.expansion import EXPANDERS
+from vizsla.models.bm25 import BM25, BM25_OPTIONS, EXPANDERS, ExpandedBM25, QueryExpander
+from vizsla.models.components import SearchContext
 from vizsla.models.generator import Sampling, TextGenerator, open_generator
-from vizsla.models.registry import MODELS
+from vizsla.models.model import MODELS
 from vizsla.neural.once import once
 from vizsla.numbers import short
 from vizsla.plain_data import parse_json

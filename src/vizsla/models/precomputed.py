@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from vizsla.errors import VizslaError, kind_of
-from vizsla.models.context import SearchContext
+from vizsla.models.components import SearchContext, SparseComponent, SparseDocuments, TermWeightEncoder
 from vizsla.models.fields import Fields
-from vizsla.models.registry import MODELS
-from vizsla.models.sparse_component import SparseComponent, SparseDocuments, TermWeightEncoder
+from vizsla.models.model import MODELS
 from vizsla.plain_data import parse_json
 from vizsla.spec import options_of
 from vizsla.text import Analyzer, Token

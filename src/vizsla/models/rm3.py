@@ -11,11 +11,10 @@ from typing import Any, ClassVar
 
 from vizsla.described import from_data
 from vizsla.errors import VizslaError
-from vizsla.models.bm25 import BM25, BM25_OPTIONS, ExpandedBM25, QueryExpander
-from vizsla.models.context import SearchContext
-from vizsla.models.expansion import EXPANDERS
+from vizsla.models.bm25 import BM25, BM25_OPTIONS, EXPANDERS, ExpandedBM25, QueryExpander
+from vizsla.models.components import SearchContext
 from vizsla.models.fields import field_text
-from vizsla.models.registry import MODELS
+from vizsla.models.model import MODELS
 from vizsla.spec import options_of
 
 _WORD = re.compile("[a-z0-9]{2,20}")

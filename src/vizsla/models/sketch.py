@@ -13,12 +13,11 @@ from vizsla.described import fields_from_data
 from vizsla.engine.projection import BITS, projected, term_keys
 from vizsla.errors import VizslaError
 from vizsla.models.bm25 import BM25
-from vizsla.models.dense_component import DenseComponent
+from vizsla.models.components import DenseComponent
 from vizsla.models.expressions import parse_model
 from vizsla.models.fields import Fields
 from vizsla.models.learned_sparse import LearnedSparse
-from vizsla.models.model import Component, component_from
-from vizsla.models.registry import MODELS
+from vizsla.models.model import MODELS, Component, component_from
 from vizsla.models.statistics import CountedStatistics, load_statistics, save_statistics
 from vizsla.spec import Option
 from vizsla.vectors import SparseVectors

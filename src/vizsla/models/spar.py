@@ -11,12 +11,11 @@ import numpy as np
 
 from vizsla.described import DescriptionError, fields_from_data
 from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.models.components import DenseComponent
 from vizsla.models.dense import Dense
-from vizsla.models.dense_component import DenseComponent
 from vizsla.models.expressions import parse_model
 from vizsla.models.fields import Fields
-from vizsla.models.model import Component, Model, component_from
-from vizsla.models.registry import MODELS
+from vizsla.models.model import MODELS, Component, Model, component_from
 from vizsla.numbers import number_text
 from vizsla.spec import Option
 

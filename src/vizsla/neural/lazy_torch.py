@@ -64,9 +64,15 @@ def inference_mode(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _within(mode: Callable[[], Any], function: Callable[P, T]) -> Callable[P, T]:
+    """The function under torch's own decorator, which is applied when the function is first called."""
+
+    @functools.cache
+    def decorated() -> Callable[P, T]:
+        within: Callable[P, T] = mode()(function)
+        return within
+
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        with mode():
-            return function(*args, **kwargs)
+        return decorated()(*args, **kwargs)
 
     return run

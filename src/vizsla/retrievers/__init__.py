@@ -8,15 +8,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vizsla.retrievers.fused import FusedRetriever
     from vizsla.retrievers.locations import LOCATIONS, open
-    from vizsla.retrievers.reranked import RerankedRetriever
-    from vizsla.retrievers.reranking import PairScorer, PairScores, pair_scores, rerank, rerank_by_scores, rerank_hits
+    from vizsla.retrievers.reranking import (
+        PairScorer,
+        PairScores,
+        RerankedRetriever,
+        pair_scores,
+        rerank,
+        rerank_by_scores,
+        rerank_hits,
+    )
 
 _HOMES = {
     "LOCATIONS": "locations",
     "FusedRetriever": "fused",
     "PairScorer": "reranking",
     "PairScores": "reranking",
-    "RerankedRetriever": "reranked",
+    "RerankedRetriever": "reranking",
     "open": "locations",
     "pair_scores": "reranking",
     "rerank": "reranking",

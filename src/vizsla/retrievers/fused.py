@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from vizsla.errors import VizslaError, kind_of
-from vizsla.retrievers.reranked import explain_hit
+from vizsla.retrievers.reranking import explain_hit
 from vizsla.runs import Document, Explanation, FilterLike, Fusion, Hit, Hits, Retriever, Run, document_id
 from vizsla.runs.retriever import (
     check_count,

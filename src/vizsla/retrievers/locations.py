@@ -34,7 +34,7 @@ def open(location: str | PathLike[str]) -> Retriever:
     >>> folder = tempfile.mkdtemp() + "/dogs.index"
     >>> with Index.create(folder) as index:
     ...     _ = index.add([{"id": "1", "text": "Dogs bark."}])
-    ...     index.commit()
+    ...     _ = index.commit()
     >>> with open(folder) as retriever:
     ...     retriever.search("dogs")[0].id
     '1'

@@ -1,22 +1,33 @@
-"""What a client asks of a vizsla server and what it makes of the answers, without any network.
+"""What clients ask of a vizsla server and what they make of the answers, without any network.
 
-Each call is a generator: it yields requests, is sent the JSON of each answer, and returns the result. So the same calls
-serve the synchronous client and the asynchronous one.
+Each call is a generator: it yields requests, is sent the JSON of each answer, and returns the result. So one
+description of the calls serves the synchronous client and the asynchronous one (`remote.py`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar, Unpack
 from urllib.parse import quote
 
-from vizsla.errors import UnknownNameError, VizslaError, kind_of
-from vizsla.index.search.facets import Facets, FacetValue, FieldFacets
-from vizsla.runs import Document, Explanation, Filter, FilterLike, Hits, KnownDocuments, PageOptions, document_id
+from vizsla.datasets import RawLines
+from vizsla.errors import UnknownNameError, UnsupportedError, VizslaError, kind_of
+from vizsla.index import Added, Facets, FacetValue, FieldFacets, Suggestion, TermStatistics
+from vizsla.index.collection import ids_or_filter
+from vizsla.index.search.plan import OtherOptions, SearchKeywords, SearchWay, check_options
+from vizsla.models import Model
+from vizsla.runs import Document, Explanation, Filter, FilterLike, Hits, KnownDocuments, Run, document_id
 from vizsla.runs.query_language import check_syntax
-from vizsla.runs.retriever import check_count, check_queries, document_ids, query_with_words
+from vizsla.runs.retriever import (
+    check_count,
+    check_mapping,
+    check_queries,
+    document_ids,
+    query_with_words,
+    ranking_of,
+)
 
 QUERIES = 32
 """Queries of one request at most; the others wait, so that no request takes long."""
@@ -26,6 +37,8 @@ CHUNK_BYTES, CHUNK_DOCUMENTS = 2 << 20, 5000
 """Documents are sent in pieces of about this size, each of which can be sent again."""
 
 T = TypeVar("T")
+_WAY = ("model", "combine", "search_params", "syntax")  # options of a search that a server takes
+_PAGE = ("sort", "collapse", "min_score")
 _OF_SCORES = ("model", "weights", "expand", "syntax")  # options that decide the score of a document
 
 
@@ -46,18 +59,11 @@ class Request:
 Call = Generator[Request, Any, T]
 
 
-class Suggestion(NamedTuple):
-    """A word that completes what somebody types, and in how many documents it occurs."""
-
-    text: str
-    documents: int
-
-
 @dataclass(frozen=True)
 class RemoteOptions:
     """How a server searches; None is the index's own way."""
 
-    model: str | None = None
+    model: str | Model | None = None
     weights: tuple[float, ...] | None = None
     combine: str | None = None
     expand: str | None = None
@@ -80,8 +86,17 @@ class RemoteOptions:
         return {name: value for name, value in self.as_body().items() if name in _OF_SCORES}
 
 
-def meet(server: str, name: str) -> Call[tuple[Calls, dict[str, Any]]]:
-    """The calls to an index of a server, and what the server says of it; `name` may be empty if it has only one."""
+class RemoteKeywords(OtherOptions, total=False):
+    """How a server searches, apart from the model."""
+
+    weights: Sequence[float] | None
+    expand: str | None
+    rerank: str | None
+    depth: int | None
+
+
+def meet(server: str, name: str) -> Call[Calls]:
+    """The calls to an index of a server; its name may be empty if the server has only one."""
     answer = yield Request("GET", "/v1/indexes")
     try:
         indexes = {facts["name"]: facts for facts in answer["indexes"]}
@@ -99,7 +114,7 @@ def meet(server: str, name: str) -> Call[tuple[Calls, dict[str, Any]]]:
         reason = facts.get("reason") or "the server does not say why"
         raise VizslaError(f"{server}: the index {chosen} cannot be searched now: {reason}")
     abilities = Abilities(str(answer["vizsla"]), frozenset(map(str, answer.get("abilities", ()))))
-    return Calls(chosen, limits, abilities=abilities), facts
+    return Calls(chosen, str(facts["model"]), limits, abilities=abilities)
 
 
 @dataclass(frozen=True)
@@ -149,54 +164,51 @@ class Seen:
 
 @dataclass(frozen=True)
 class Calls:
-    """The calls to one index of a server, searched in one way."""
+    """The calls to one index of a server, searched in one way: the methods of a `Collection`, and some of a client."""
 
     index: str
+    name: str = ""
+    """What the model is called."""
     limits: Limits = Limits()
     options: RemoteOptions = RemoteOptions()
     seen: Seen = field(default_factory=Seen)
     abilities: Abilities = Abilities()
 
-    def searched_with(self, options: RemoteOptions) -> Calls:
-        """The same with other options. Both see the same commits."""
-        self.abilities.check(["syntax"] if options.syntax is not None else [])
-        return replace(self, options=options)
+    # Searching
 
-    # Reading
-
-    def info(self) -> Call[dict[str, Any]]:
-        """What the server says of the index."""
-        after = {name: str(value) for name, value in self.seen.as_body().items()}
-        facts: dict[str, Any] = yield self._request("GET", parameters=after)
-        return facts
-
-    def model_name(self) -> Call[str]:
-        """The name of the model that searches use; one that the index cannot search with is refused."""
-        answer = yield self._search({"query": "vizsla", "k": 1, "fields": []})
-        return str(answer["model"])
+    def search(
+        self, query: str, k: int = 10, filter: FilterLike = None, **options: Unpack[SearchKeywords]
+    ) -> Call[Hits]:
+        """The k best documents for a query, best first; see `Collection.search`. An empty query is refused."""
+        return (yield from self.search_many([query_with_words(query)], k, filter, **options))[0]
 
     def search_many(
         self,
         queries: Sequence[str],
         k: int = 10,
         filter: FilterLike = None,
+        *,
         documents: bool = True,
-        page: PageOptions | None = None,
+        **options: Unpack[SearchKeywords],
     ) -> Call[list[Hits]]:
-        """The hits of many queries, a chunk of them with each request; a query without a word finds nothing."""
-        texts, k = check_queries(queries), check_count(k, "k, the number of results,")
+        """The hits of many queries; see `Collection.search_many`. A chunk of the queries goes with each request."""
+        calls, texts, k = (
+            self._searched_with(options),
+            check_queries(queries),
+            check_count(k, "k, the number of results,"),
+        )
         asked = [number for number, text in enumerate(texts) if text.strip()]
         found = [Hits() for _ in texts]
         at_once = max(min(self.limits.queries, HITS // k), 1)
-        chosen = {name: value for name, value in (page or {}).items() if value is not None and name != "offset"}
-        self.abilities.check(chosen)
-        body = {**_filter(filter), **({} if documents else {"fields": []}), **chosen}
-        first = 0 if page is None else page.get("offset", 0)
+        page = {name: options[name] for name in _PAGE if options.get(name) is not None}  # type: ignore[literal-required]
+        self.abilities.check(page)
+        body = {**_filter(filter), **({} if documents else {"fields": []}), **page}
+        first = options.get("offset", 0)
         if type(first) is not int or first < 0:
             raise VizslaError(f"offset, how many results are left out, must be 0 or more, not {kind_of(first)}")
         for start in range(0, len(asked), at_once):
             chunk = asked[start : start + at_once]
-            hits = yield from self._all_pages({"queries": [texts[number] for number in chunk], **body}, k, first)
+            hits = yield from calls._all_pages({"queries": [texts[number] for number in chunk], **body}, k, first)
             for number, own in zip(chunk, hits, strict=True):
                 found[number] = own
         return found
@@ -221,34 +233,40 @@ class Calls:
                 break  # there are no more
         return [_hits(own) for own in found]
 
-    def similar(self, doc_id: str | int, k: int = 10, filter: FilterLike = None) -> Call[Hits]:
-        """The documents that are most like one, without itself."""
-        k = check_count(k, "k, the number of results,")
-        answer = yield self._search({"like": document_id(doc_id), "k": k, **_filter(filter)})
-        return _hits(answer["results"][0]["hits"])
+    def run(
+        self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None, **options: Unpack[SearchWay]
+    ) -> Call[Run]:
+        """The rankings of many queries, by query id; see `Collection.run`."""
+        texts = list(check_mapping(queries).values())
+        found = yield from self.search_many(texts, k, filter, documents=False, **options)
+        return Run(dict(zip(queries, map(ranking_of, found), strict=True)), str(options.get("model") or self.name))
 
-    def facets(
-        self, fields: Sequence[str], query: str | None, filter: FilterLike, over: str | int, size: int
-    ) -> Call[Facets]:
-        """How often the values of fields occur among the documents that match a query."""
-        if isinstance(fields, str):
-            raise VizslaError(f'fields are a list of names, as in ["year", "lang"], not {kind_of(fields)}')
-        wanted = {"fields": list(fields), "over": over, "size": check_count(size, "size, the number of values,")}
-        asked = {} if query is None else {"query": query_with_words(query)}
-        answer = yield self._search({**asked, "k": 0, "facets": wanted, **_filter(filter)})
-        result = answer["results"][0]
-        return Facets(
-            {name: _field_facets(counted) for name, counted in result["facets"].items()},
-            result["facets_over"]["documents"],
-        )
+    def with_model(self, model: str | Model | None = None, **options: Unpack[RemoteKeywords]) -> Call[Calls]:
+        """The calls that search with another model or in another way; what the server cannot do is refused here.
 
-    def suggest(self, prefix: str, size: int = 8) -> Call[list[Suggestion]]:
-        """Words of the collection that complete the last word of a text."""
-        answer = yield self._request("GET", "/suggest", parameters={"prefix": prefix, "size": str(size)})
-        return [Suggestion(row["text"], row["documents"]) for row in answer["suggestions"]]
+        `model`: a text, as in `bm25(k1=1.2)`. `weights`: of the parts of the index's own model. `expand`: a query
+        expander, as in `rm3`. `rerank`: the name of a reranker of the server, and `depth`: how many documents it reads.
+        For `combine`, `search_params` and `syntax` see `Collection.search_many`.
+        """
+        given = _for_a_server(options)
+        for name in given:
+            if name not in RemoteOptions.__dataclass_fields__:
+                raise UnknownNameError("search option", name, tuple(RemoteOptions.__dataclass_fields__))
+        weights = given.get("weights")
+        if weights is not None:
+            given["weights"] = tuple(float(weight) for weight in weights)
+        calls = self._with(RemoteOptions(model, **given))
+        answer = yield calls._search({"query": "vizsla", "k": 1, "fields": []})
+        return replace(calls, name=str(answer["model"]))
+
+    # Asking
+
+    def get(self, doc_id: str | int) -> Call[Document | None]:
+        """The document with an id, or None."""
+        return (yield from self.get_many([doc_id])).get(document_id(doc_id))
 
     def get_many(self, ids: Iterable[str | int]) -> Call[dict[str, Document]]:
-        """Documents by id, without those that are not there."""
+        """Documents by id; ids of unknown documents are left out."""
         wanted = list(dict.fromkeys(document_ids(ids)))
         found: dict[str, Document] = {}
         after = self.seen.as_body()
@@ -257,54 +275,161 @@ class Calls:
             found |= {row["id"]: Document(row["id"], row["document"]) for row in answer["documents"]}
         return found
 
-    def explain(self, query: str, doc_id: str | int, filter: FilterLike = None) -> Call[Explanation]:
-        """Why a document has its score."""
+    def explain(
+        self,
+        query: str,
+        doc_id: str | int,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        syntax: str | None = None,
+    ) -> Call[Explanation]:
+        """Why a document has its score for a query; see `Collection.explain`."""
+        options = self._searched_with({"model": model, "syntax": syntax}).options
         wanted = {"query": query_with_words(query), "id": document_id(doc_id)}
-        body = {**wanted, **_filter(filter), **self.options.for_explaining(), **self.seen.as_body()}
+        body = {**wanted, **_filter(filter), **options.for_explaining(), **self.seen.as_body()}
         answer = yield self._request("POST", "/explain", body=body)
         return _explanation(answer["explanation"])
 
+    def facets(
+        self,
+        fields: Sequence[str],
+        query: str | None = None,
+        filter: FilterLike = None,
+        *,
+        over: str | int = "all",
+        size: int = 10,
+        model: str | Model | None = None,
+        syntax: str | None = None,
+    ) -> Call[Facets]:
+        """The values of fields over the documents that match; see `Collection.facets`."""
+        if isinstance(fields, str):
+            raise VizslaError(f'fields are a list of names, as in ["year", "lang"], not {kind_of(fields)}')
+        calls = self._searched_with({"model": model, "syntax": syntax})
+        wanted = {"fields": list(fields), "over": over, "size": check_count(size, "size, the number of values,")}
+        asked = {} if query is None else {"query": query_with_words(query)}
+        answer = yield calls._search({**asked, "k": 0, "facets": wanted, **_filter(filter)})
+        result = answer["results"][0]
+        return Facets(
+            {name: _field_facets(counted) for name, counted in result["facets"].items()},
+            result["facets_over"]["documents"],
+        )
+
+    def count(
+        self,
+        query: str | None = None,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        syntax: str | None = None,
+    ) -> Call[int]:
+        """How many documents match; see `Collection.count`."""
+        if query is None and filter is None:
+            return int((yield from self.info())["documents"])
+        return (yield from self.facets([], query, filter, model=model, syntax=syntax)).documents
+
+    def similar(
+        self, doc_id: str | int, k: int = 10, filter: FilterLike = None, *, model: str | Model | None = None
+    ) -> Call[Hits]:
+        """The k documents that are most like a document; see `Collection.similar`."""
+        calls, k = self._searched_with({"model": model}), check_count(k, "k, the number of results,")
+        answer = yield calls._search({"like": document_id(doc_id), "k": k, **_filter(filter)})
+        return _hits(answer["results"][0]["hits"])
+
+    def suggest(self, prefix: str, size: int = 8) -> Call[list[Suggestion]]:
+        """Words that complete the last word of what is typed; see `Collection.suggest`."""
+        answer = yield self._request("GET", "/suggest", parameters={"prefix": prefix, "size": str(size)})
+        return [Suggestion(row["text"], row["documents"]) for row in answer["suggestions"]]
+
+    def term_statistics(self, text: str) -> Call[list[TermStatistics]]:
+        """How common the terms of a text are; see `Collection.term_statistics`."""
+        answer = yield self._request("GET", "/terms", parameters={"text": query_with_words(text)})
+        return [TermStatistics(**{**row, "words": tuple(row["words"])}) for row in answer["terms"]]
+
+    def info(self) -> Call[dict[str, Any]]:
+        """What the server says of the index: documents, generation, model, fields, models to choose from."""
+        after = {name: str(value) for name, value in self.seen.as_body().items()}
+        facts: dict[str, Any] = yield self._request("GET", parameters=after)
+        return facts
+
+    def generation(self) -> Call[int]:
+        """The number of the commit that searches see."""
+        return int((yield from self.info())["generation"])
+
+    def refresh(self) -> Call[None]:
+        """Let all later searches see the newest commit, whichever process of the server answers."""
+        self.seen.at_least((yield from self.generation()))
+
     def wait_for(self, generation: int) -> Call[int]:
-        """The generation that searches see, once it is this one or a later one."""
+        """Wait until searches see a commit, whoever made it, or a later one; gives the one they see."""
         answer = yield replace(self, seen=Seen(generation))._search({"query": "vizsla", "k": 0})
         return self.seen.at_least(int(answer["generation"]))
 
-    # Writing
+    # Changing
 
-    def add(self, documents: Iterable[Document | Mapping[str, Any]]) -> Call[int]:
-        """Send documents, in pieces; how many there were."""
+    def add(
+        self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int | None = None
+    ) -> Call[Added]:
+        """Send documents; see `Collection.add`. `commit` makes them findable.
+
+        They are sent in pieces while they are read, so any number takes little memory. If an error ends this, what was
+        sent before stays with the server for the next commit. The server decides how it analyses them, whatever
+        `workers` says.
+        """
+        del workers
         pieces = Pieces()
-        for document in documents:
+        for document in _one_by_one(documents):
             if piece := pieces.take(document):
-                yield self.piece(piece)
+                pieces.sent((yield self.piece(piece)))
         if piece := pieces.rest():
-            yield self.piece(piece)
-        return pieces.count
+            pieces.sent((yield self.piece(piece)))
+        return pieces.added
 
     def piece(self, lines: bytes) -> Request:
         """The request that sends some documents as JSON lines."""
         return self._request("POST", "/documents", parameters={"commit": "false"}, lines=lines, writes=True)
 
-    def delete(self, ids: str | int | Iterable[str | int] | None, filter: FilterLike) -> Call[None]:
-        """Delete documents by id or by a filter."""
-        if (ids is None) == (filter is None):
-            raise VizslaError("give either the ids of the documents to delete or a filter")
+    def delete(self, ids: str | int | Iterable[str | int] | None = None, *, filter: FilterLike = None) -> Call[int]:
+        """Delete documents by id, or all that pass a filter; see `Collection.delete`."""
+        ids_or_filter(ids, filter)
         if ids is None:
-            yield self._change("/delete", _filter(filter), commit="false")
-            return
-        wanted = document_ids(ids)
+            answer = yield self._change("/delete", _filter(filter), commit="false")
+            return int(answer.get("deleted", 0))
+        wanted, deleted = document_ids(ids), 0
         for start in range(0, len(wanted), IDS):
-            yield self._change("/delete", {"ids": wanted[start : start + IDS]}, commit="false")
+            answer = yield self._change("/delete", {"ids": wanted[start : start + IDS]}, commit="false")
+            deleted += int(answer.get("deleted", 0))
+        return deleted
 
     def commit(self) -> Call[int]:
-        """Make what was sent visible, to all later searches; the new generation."""
+        """Make what was added and deleted visible, at once and durably; gives the generation of the commit."""
         answer = yield self._change("/commit")
         return self.seen.at_least(int(answer["generation"]))
 
+    def rollback(self) -> Call[None]:
+        """Discard what was added and deleted since the last commit, by whomever."""
+        yield self._change("/rollback")
+
     def compact(self) -> Call[int]:
-        """Rewrite the index without what was deleted; the new generation."""
+        """Let the server rewrite the index without deleted and replaced documents; gives the new generation."""
         answer = yield self._change("/compact")
         return self.seen.at_least(int(answer["generation"]))
+
+    # Requests
+
+    def _searched_with(self, options: SearchKeywords | SearchWay) -> Calls:
+        """The calls for the options of one search."""
+        check_options(options)
+        given = _for_a_server(options)
+        chosen = {name: given[name] for name in _WAY if given.get(name) is not None}
+        if "model" in chosen:
+            chosen["weights"] = None
+        return self._with(replace(self.options, **chosen)) if chosen else self
+
+    def _with(self, options: RemoteOptions) -> Calls:
+        """The same with other options. Both see the same commits."""
+        self.abilities.check(["syntax"] if options.syntax is not None else [])
+        return replace(self, options=options)
 
     def _change(self, path: str, body: Mapping[str, Any] | None = None, **parameters: str) -> Request:
         return self._request("POST", path, parameters=parameters, body=body or {}, writes=True)
@@ -316,21 +441,42 @@ class Calls:
         return Request(method, f"/v1/{quote(self.index, safe='')}{path}", **details)
 
 
+def _for_a_server(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options without those that have no meaning for a client; what a server does not take is refused."""
+    for name, instead in (("approximate", "search exactly"), ("timeout", "give the client a timeout when you open it")):
+        if options.get(name) is not None:
+            raise UnsupportedError(f"a server does not take the option {name}; {instead}")
+    return {name: value for name, value in options.items() if name not in ("approximate", "timeout", "threads")}
+
+
+def _one_by_one(documents: Iterable[Any]) -> Iterator[Any]:
+    for document in documents:
+        if isinstance(document, RawLines):
+            yield from document.documents()
+        else:
+            yield document
+
+
 class Pieces:
     """Documents as JSON lines, gathered until there are enough of them for a request."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.added = Added()
         self._lines: list[bytes] = []
         self._bytes = 0
 
     def take(self, document: Document | Mapping[str, Any]) -> bytes | None:
         """Take a document; gives the lines to send if there are enough now."""
         line = _line(document)
-        self.count += 1
+        self.added.documents += 1
         self._lines.append(line)
         self._bytes += len(line)
         return self.rest() if self._bytes >= CHUNK_BYTES or len(self._lines) >= CHUNK_DOCUMENTS else None
+
+    def sent(self, answer: Mapping[str, Any]) -> None:
+        """Note what the server says of a piece."""
+        self.added.replaced += int(answer.get("replaced", 0))
+        self.added.empty += [Document(doc_id, {}) for doc_id in answer.get("empty", ())]
 
     def rest(self) -> bytes:
         """The lines that were not sent yet."""

@@ -19,16 +19,15 @@ from starlette.routing import Route
 
 import vizsla
 from vizsla.errors import VizslaError
-from vizsla.server.answers import Error
-from vizsla.server.asgi import App
 from vizsla.server.errors import without_paths
-from vizsla.server.gate import Gate
+from vizsla.server.gate import App, Gate
 from vizsla.server.hosting import public_error
 from vizsla.server.mcp import McpApp, mcp_server
 from vizsla.server.routes import JSON, answer, documents, judging, known_parameters, operations, search
+from vizsla.server.schemas import Error
+from vizsla.server.searching import Shortcut
 from vizsla.server.service import Service
 from vizsla.server.settings import Settings
-from vizsla.server.shortcut import Shortcut
 
 log = logging.getLogger("vizsla.server")
 _ABOUT = """Search, explain, filter, count and change indexes of Vizsla.

@@ -7,7 +7,7 @@ import re
 import sqlite3
 from pathlib import Path
 
-from vizsla.errors import CannotExplainError, CollectionError, StoppedError, VizslaError
+from vizsla.errors import CollectionError, StoppedError, UnsupportedError, VizslaError
 from vizsla.harmless import harmless
 from vizsla.index.storage.locks import LockedError
 from vizsla.server.judgements import JudgementsError
@@ -54,7 +54,7 @@ def status_of(error: VizslaError) -> int:
         return 409
     if isinstance(error, CollectionError | JudgementsError):  # the index or a file of the server, not the request
         return 503
-    return 400 if not isinstance(error, CannotExplainError) else 422
+    return 400 if not isinstance(error, UnsupportedError) else 422
 
 
 def is_full_disk(error: BaseException | None) -> bool:

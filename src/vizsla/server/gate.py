@@ -1,26 +1,217 @@
-"""What every request passes: who asks, how much, how long; and what every answer has: headers, a line in the log."""
+"""What every request passes: who asks, how much, how long; and what every answer has: headers, a line in the log.
+
+A request takes one of a worker's places when its body has arrived. So clients that send slowly, or never end, keep
+nobody else out.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import logging
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
 
 from vizsla.errors import VizslaError
 from vizsla.harmless import harmless
-from vizsla.server.arriving import Body, Place, Waits, has_body, too_large, too_slow
-from vizsla.server.asgi import App, Message, Receive, Scope, Send
 from vizsla.server.errors import RequestError, UnavailableError
 from vizsla.server.hosting import public_error
-from vizsla.server.json_text import json_bytes
-from vizsla.server.rights import Doors
+from vizsla.server.schemas import json_bytes
 from vizsla.server.service import Service
-from vizsla.server.settings import is_loopback
+from vizsla.server.settings import Keys, is_loopback
+
+# The types of ASGI: what servers and applications say to each other
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+# Who asks: keys, and what each allows
+
+
+class Rights(NamedTuple):
+    """What the sender of a request may do besides reading."""
+
+    write: bool = False
+    judge: bool = False
+    needs_key: bool = False
+    """Whether a key of the server is what is missing: none was sent, or one that is not known."""
+    problem: str = ""
+    """Why a key is needed, as a sentence."""
+
+    @property
+    def may_judge_later(self) -> bool:
+        """Whether judging is possible, perhaps with a key that is asked for."""
+        return self.judge or self.needs_key
+
+
+def check_write(scope: Scope) -> None:
+    """Refuse a request whose sender may not change an index."""
+    rights: Rights = scope["vizsla.rights"]
+    if not rights.write:
+        raise _no_right(rights, "this key may not write; use the key of a line 'write KEY'")
+
+
+def check_judge(scope: Scope) -> None:
+    """Refuse a request whose sender may not write judgements."""
+    rights: Rights = scope["vizsla.rights"]
+    if not rights.judge:
+        raise _no_right(rights, "this key may not judge; use the key of a line 'judge KEY' or 'write KEY'")
+
+
+def _no_right(rights: Rights, sentence: str) -> RequestError:
+    return _needs_key(rights.problem) if rights.needs_key else RequestError(rights.problem or sentence, 403)
+
+
+def _needs_key(sentence: str) -> RequestError:
+    return RequestError(sentence, 401, {"WWW-Authenticate": "Bearer"})
+
+
+class Doors:
+    """Who may do what. Keys are kept as hashes, which are compared in the same time whatever they are."""
+
+    def __init__(self, keys: Keys, host: str) -> None:
+        kinds = {"read": keys.read, "judge": keys.judge, "write": keys.write}
+        self._hashes = {kind: [_hash(key.encode()) for key in given] for kind, given in kinds.items()}
+        self._has_keys = bool(keys)
+        self._without_keys = Rights(write=True, judge=True)
+        if not is_loopback(host):
+            self._without_keys = Rights(
+                write=True,
+                problem="judgements need a key where other machines reach the server; start it with --keys FILE and a "
+                "line 'judge KEY'",
+            )
+
+    def rights(self, headers: dict[bytes, bytes]) -> Rights:
+        """What a request may do; 401 if it may not even read."""
+        if not self._has_keys:
+            return self._without_keys
+        sent = _key_of(headers)
+        given = _hash(sent)
+        known = {
+            kind: sum(hmac.compare_digest(given, one) for one in hashes) > 0 for kind, hashes in self._hashes.items()
+        }
+        if any(known.values()):
+            return Rights(known["write"], known["write"] or known["judge"])
+        problem = "the key that was sent is not known here; send one that is, as" if sent else "a key is needed: send"
+        problem += " Authorization: Bearer KEY or X-API-Key: KEY"
+        if self._hashes["read"]:
+            raise _needs_key(problem)
+        return Rights(needs_key=True, problem=problem)
+
+
+def _hash(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+def _key_of(headers: dict[bytes, bytes]) -> bytes:
+    scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
+    return key.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"")
+
+
+# How much: bodies on their way
+
+_WITH_BODY = ("POST", "PUT", "PATCH")
+
+
+def too_large(limit: int) -> RequestError:
+    """The answer to a body that is too large."""
+    return RequestError(
+        f"the body has more than {limit:,} bytes, the most this server reads", 413, {"Connection": "close"}
+    )
+
+
+def has_body(scope: Scope) -> bool:
+    """Whether a request says that a body follows, of a kind that routes read."""
+    headers = dict(scope["headers"])
+    told = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+    return told and scope["method"] in _WITH_BODY
+
+
+class Place:
+    """A place among the requests that a worker answers at a time."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.is_taken = False
+
+    def take(self, always: bool = False) -> None:
+        """Take a place; 429 if there is none, unless it must `always` succeed."""
+        if not always and self._service.in_flight >= self._service.settings.limits.in_flight:
+            raise HTTPException(429, "too many requests at a time; try again later", {"Retry-After": "1"})
+        self._service.in_flight += 1
+        self.is_taken = True
+
+    def leave(self) -> None:
+        """Give the place back."""
+        self._service.in_flight -= self.is_taken
+        self.is_taken = False
+
+
+class Waits:
+    """The bodies whose next bytes are awaited. Beyond `most`, the one that sent nothing for longest is given up."""
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._waiting: dict[asyncio.Timeout, None] = {}  # those that wait longest are first
+
+    async def message(self, receive: Receive) -> Message:
+        """The next message of a body; 408 if it does not come in time, or is given up."""
+        try:
+            async with asyncio.timeout(self._seconds) as wait:
+                if len(self._waiting) >= self._most:
+                    longest = next(iter(self._waiting))
+                    del self._waiting[longest]
+                    longest.reschedule(asyncio.get_running_loop().time())
+                self._waiting[wait] = None
+                try:
+                    return await receive()
+                finally:
+                    self._waiting.pop(wait, None)
+        except TimeoutError:
+            raise too_slow() from None
+
+
+def too_slow() -> HTTPException:
+    """The answer to a body that does not come."""
+    return HTTPException(408, "the body of the request came too slowly")
+
+
+class Body:
+    """Receives the body of a request, and takes a place when it is there. Routes read messages by calling it.
+
+    An upload gets a place in any case: its client has sent a lot, and writes wait in a queue of their own.
+    """
+
+    def __init__(self, receive: Receive, waits: Waits, place: Place, limit: int, is_upload: bool) -> None:
+        self._receive, self._waits, self._place = receive, waits, place
+        self._left = self._limit = limit
+        self._is_upload = is_upload
+
+    async def __call__(self) -> Message:
+        if self._place.is_taken:  # what comes now is the end of the connection
+            return await self._receive()
+        message = await self._waits.message(self._receive)
+        if message["type"] == "http.request":
+            self._left -= len(message.get("body", b""))
+            if self._left < 0:
+                raise HTTPException(413, str(too_large(self._limit)))
+            if not message.get("more_body", False):
+                self._place.take(always=self._is_upload)
+        return message
+
+
+# The gate
 
 _CSP_PAGE = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

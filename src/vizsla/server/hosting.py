@@ -6,19 +6,18 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from vizsla.errors import VizslaError, in_words
 from vizsla.harmless import harmless
+from vizsla.index import Index
+from vizsla.index.view import SearchableCollection
 from vizsla.models import Model, Reranker, parse_model
+from vizsla.retrievers import open as open_location
 from vizsla.runs.query_language import QuerySyntaxError
 from vizsla.server.errors import NotFoundError, RequestError, UnavailableError, status_of, without_paths
-from vizsla.server.requested import RequestedModels
-from vizsla.server.served import facet_fields, generation, is_cluster, is_outdated, open_served
+from vizsla.server.requested_models import RequestedModels
 from vizsla.server.settings import Settings
-
-if TYPE_CHECKING:
-    from vizsla.server.served import Served
 
 T = TypeVar("T")
 POLL = 0.25
@@ -26,6 +25,23 @@ POLL = 0.25
 WRITE_MEMORY = 256 << 20
 """Bytes that documents may take in memory before they are written as a segment."""
 _RETRY = 2.0  # seconds between two attempts to open an index that cannot be read
+_CLUSTERS = ("qdrant://", "qdrants://")
+
+
+def is_cluster(location: str) -> bool:
+    """Whether a location is the address of a collection in Qdrant.
+
+    >>> is_cluster("qdrant://localhost:6333/my"), is_cluster("my.index")
+    (True, False)
+    """
+    return location.lower().startswith(_CLUSTERS)
+
+
+def open_served(location: str, memory: int) -> SearchableCollection:
+    """The index in a folder, or the collection at an address; `memory`: what writing to a folder may take."""
+    if is_cluster(location):
+        return open_location(location)  # type: ignore[return-value]
+    return Index.open(Path(location).absolute(), memory=memory)
 
 
 class Hosted:
@@ -42,7 +58,7 @@ class Hosted:
         """The folder of the index, beside which the server keeps what is its own; a collection in Qdrant has none."""
         self.problem: str | None = None
         self._settings = settings
-        self._index: Served | None = None
+        self._index: SearchableCollection | None = None
         self._turn = threading.Lock()
         self._next_attempt = 0.0
         self._models: RequestedModels | None = None
@@ -54,7 +70,7 @@ class Hosted:
         return self._index is not None
 
     @property
-    def index(self) -> Served:
+    def index(self) -> SearchableCollection:
         """The index; one that cannot be read raises `UnavailableError`."""
         if self._index is None:
             raise UnavailableError(f"the index {self.name} cannot be read now: {self.problem or 'it is not open yet'}")
@@ -71,15 +87,15 @@ class Hosted:
     @property
     def generation(self) -> int:
         """The number of the commit that searches see."""
-        return generation(self.index)
+        return self.index.generation
 
     @property
     def facets(self) -> list[str]:
         """Fields worth counting."""
         index = self.index
-        seen = generation(index)
+        seen = index.generation
         if self._facets[0] != seen:
-            self._facets = (seen, facet_fields(index))
+            self._facets = (seen, index.facet_fields())
         return self._facets[1]
 
     def open(self) -> None:
@@ -88,7 +104,7 @@ class Hosted:
             try:
                 if self._index is None:
                     self._index = open_served(self.location, WRITE_MEMORY)
-                elif is_outdated(self._index):
+                elif self._index.is_outdated():
                     self._index.refresh()
                     self._facets = (-1, [])  # it may be another index
                 self.problem = None
@@ -99,7 +115,7 @@ class Hosted:
         """Open a new commit if there is one. A server calls this four times a second."""
         if self.problem is None and self._index is not None:
             try:
-                if not is_outdated(self._index):
+                if not self._index.is_outdated():
                     return
             except (VizslaError, OSError) as e:
                 self.problem = self.sentence(e)

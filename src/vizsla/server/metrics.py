@@ -11,8 +11,6 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from vizsla.server.served import cache_sizes
-
 if TYPE_CHECKING:
     from vizsla.server.hosting import Hosting
 
@@ -88,7 +86,7 @@ class _Indexes:
             if hosted.is_open:
                 number.add_metric((name,), hosted.generation)
                 documents.add_metric((name,), len(hosted.index))
-                for cache, size in cache_sizes(hosted.index).items():
+                for cache, size in hosted.index.cache_sizes().items():
                     kept.add_metric((name, cache), size)
         yield from (ready, number, documents, kept)
 

@@ -18,7 +18,7 @@ from vizsla.server.hosting import POLL, Hosted, Hosting
 from vizsla.server.judgements import Judgements
 from vizsla.server.metrics import Metrics
 from vizsla.server.settings import Settings
-from vizsla.server.staging import Staging, state_folder
+from vizsla.server.writes import Staging, state_folder
 from vizsla.stopping import Stop
 
 log = logging.getLogger("vizsla.server")

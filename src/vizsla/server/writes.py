@@ -1,28 +1,122 @@
-"""Changes of an index that requests ask for: staged on disk, then applied and committed under the writer's lock."""
+"""Changes of an index that requests ask for: staged on disk, then applied and committed under the writer's lock.
+
+Changes that wait for a commit, documents to add and documents to delete, are files in the order they came. Any worker
+may take them in, and any may commit them. A file is written under a name of its own and renamed when it is complete, so
+that a crash leaves no half of it. A commit notes in the index the names of the changes that it holds, so that a change
+whose file is still there after a crash is not applied a second time.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import json
+import os
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
+from uuid import uuid4
 
 from vizsla.datasets.files import InputFile, read_json_lines
 from vizsla.errors import VizslaError
-from vizsla.index import Index, Writer
+from vizsla.index import Writer
+from vizsla.index.storage.arrays import sync_folder
+from vizsla.models import as_text, is_text
 from vizsla.plain_data import parse_json
 from vizsla.runs import Document
 from vizsla.runs.documents import Origin
 from vizsla.runs.filters import Filter
 from vizsla.server.errors import RequestError
 from vizsla.server.hosting import Hosted
-from vizsla.server.served import matching_ids
-from vizsla.server.settings import Limits
-from vizsla.server.staging import ADD, Staging
+from vizsla.server.settings import Limits, Settings
+
+ADD, DELETE = ".add.jsonl", ".delete.json"
+_counter = itertools.count()
+
+
+def state_folder(settings: Settings, name: str, folder: Path) -> Path:
+    """The folder of what the server itself keeps about an index: beside the index, or where the settings say."""
+    return Path(settings.state).absolute() / name if settings.state else folder.with_name(folder.name + ".serve")
+
+
+class Staging:
+    """The changes of one index that wait for a commit."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @contextlib.contextmanager
+    def incoming(self) -> Iterator[IO[bytes]]:
+        """A new file to write a change to; it is removed at the end unless `keep` has renamed it."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = tempfile.NamedTemporaryFile(dir=self.folder, prefix="incoming-", delete=False)  # noqa: SIM115
+        except OSError as e:
+            raise cannot_write(e) from e
+        try:
+            with file:
+                yield file
+        except OSError as e:
+            raise cannot_write(e) from e
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(file.name)
+
+    def keep(self, file: IO[bytes], suffix: str) -> Path:
+        """Keep a complete change until the next commit, also after a crash."""
+        file.flush()
+        os.fsync(file.fileno())
+        target = self.folder / f"{time.time_ns():020d}-{os.getpid()}-{next(_counter)}{suffix}"
+        os.rename(file.name, target)
+        sync_folder(self.folder)
+        return target
+
+    def keep_deletion(self, request: dict[str, object]) -> Path:
+        """Keep a deletion until the next commit."""
+        with self.incoming() as file:
+            file.write(json.dumps(request).encode())
+            return self.keep(file, DELETE)
+
+    def changes(self) -> list[Path]:
+        """The files of all changes that wait, in order."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(path for path in self.folder.iterdir() if path.name.endswith((ADD, DELETE)))
+
+    def discard(self, changes: list[Path]) -> None:
+        """Remove changes that are committed, or not wanted; they do not come back after a crash."""
+        for path in changes:
+            path.unlink(missing_ok=True)
+        if changes:
+            sync_folder(self.folder)
+
+    @property
+    def note(self) -> str:
+        """Under which name an index notes what it holds of these changes: another one for each folder of changes."""
+        named = self.folder / "name"
+        if not named.exists():
+            with self.incoming() as file, contextlib.suppress(FileExistsError):
+                file.write(f"staged {uuid4().hex}".encode())
+                file.flush()
+                os.fsync(file.fileno())
+                os.link(file.name, named)
+                sync_folder(self.folder)
+        return named.read_text()
+
+
+def cannot_write(error: OSError) -> RequestError:
+    """The answer when the server's own disk refuses: nothing of the request was kept."""
+    return RequestError(f"the server cannot store this ({error.strerror or error}); nothing was changed", 507)
+
 
 if TYPE_CHECKING:
     from vizsla.backends.qdrant.writer import QdrantWriter
 
     AnyWriter = Writer | QdrantWriter
+
+# Applying
 
 BODY = "documents"
 """How messages name the body of a request."""
@@ -39,11 +133,15 @@ def documents_in(file: Path, limits: Limits) -> Iterator[Document]:
         yield Document.from_record(record, Origin(BODY, line))
 
 
-def check_documents(file: Path, hosted: Hosted, limits: Limits) -> int:
-    """Refuse documents that could not be added; gives how many there are."""
-    model, count, seen = hosted.index.model, 0, set()
+def check_documents(file: Path, hosted: Hosted, limits: Limits) -> dict[str, Any]:
+    """Refuse documents that could not be added.
+
+    Gives how many there are, how many of them replace committed ones, and the ids of those without any text.
+    """
+    model, count, seen, empty = hosted.index.model, 0, set(), []
     for document in documents_in(file, limits):
-        problem = model.problem(document.with_fields(model.fields).content)
+        content = document.with_fields(model.fields).content
+        problem = model.problem(content)
         place = f"{BODY}:{document.origin.line}" if document.origin else BODY
         if problem is not None:
             raise RequestError(f"{place}: the document {problem}")
@@ -53,7 +151,14 @@ def check_documents(file: Path, hosted: Hosted, limits: Limits) -> int:
             )
         seen.add(document.id)
         count += 1
-    return count
+        if not any(_has_something(content.get(name)) for name in model.fields):
+            empty.append(document.id)
+    return {"staged": count, "replaced": len(hosted.index.get_many(seen)), "empty": empty}
+
+
+def _has_something(value: Any) -> bool:
+    """Whether a field has a word, or a vector."""
+    return bool(as_text(value).strip() if is_text(value) else value)
 
 
 def commit(
@@ -63,7 +168,7 @@ def commit(
 
     A change that cannot be applied leaves the index as it was, and what is staged stays there.
     """
-    totals = {"added": 0, "replaced": 0, "deleted": 0}
+    totals: dict[str, Any] = {"added": 0, "replaced": 0, "deleted": 0, "empty": []}
     with hosted.index.writer(timeout=limits.seconds) as writer:
         staged = _not_committed(writer, staging)
         applied: list[str] = []
@@ -100,45 +205,44 @@ def _not_committed(writer: AnyWriter, staging: Staging) -> list[Path]:
 
 def compact(hosted: Hosted, limits: Limits) -> dict[str, Any]:
     """Rewrite the index as one segment."""
-    if not isinstance(hosted.index, Index):
-        raise RequestError("this index is in a cluster, whose servers compact it themselves")
     with hosted.index.writer(timeout=limits.seconds) as writer:
         writer.compact()
     return {"index": hosted.name, "generation": hosted.generation}
 
 
-def _add(writer: AnyWriter, file: Path, limits: Limits, totals: dict[str, int]) -> None:
+def _add(writer: AnyWriter, file: Path, limits: Limits, totals: dict[str, Any]) -> None:
     added = writer.add(documents_in(file, limits))
     totals["added"] += added.documents
     totals["replaced"] += added.replaced
+    totals["empty"] += [document.id for document in added.empty]
 
 
 def _delete(
     writer: AnyWriter,
     hosted: Hosted,
     deletion: dict[str, Any],
-    totals: dict[str, int],
+    totals: dict[str, Any],
     commit_applied: Callable[[], None],
 ) -> None:
     ids = deletion.get("ids")
     if ids is None:
         if writer.has_changes:
             commit_applied()  # a filter looks at committed documents
-        ids = matching_ids(hosted.index, deletion["filter"])
+        ids = hosted.index.matching_ids(deletion["filter"])
     totals["deleted"] += writer.delete(ids) if ids else 0
 
 
-def check_deletion(hosted: Hosted, ids: list[str | int] | None, condition: Any) -> dict[str, Any]:
-    """What a request deletes, as it is staged; exactly one of ids and a filter."""
+def check_deletion(hosted: Hosted, ids: list[str | int] | None, condition: Any) -> tuple[dict[str, Any], int]:
+    """What a request deletes, as it is staged, and how many committed documents that are; either ids or a filter."""
     if (ids is None) == (condition is None):
         raise RequestError("give either ids or a filter of the documents to delete")
     if ids is not None:
-        return {"ids": [str(i) for i in ids]}
+        return {"ids": [str(i) for i in ids]}, len(hosted.index.get_many(ids))
     parsed = Filter.of(condition)
     if parsed is None:
         raise RequestError("the filter is empty, so it would delete all documents")
     try:
-        matching_ids(hosted.index, str(parsed))
+        count = len(hosted.index.matching_ids(str(parsed)))
     except VizslaError as e:
         raise RequestError(hosted.sentence(e)) from None
-    return {"filter": str(parsed)}
+    return {"filter": str(parsed)}, count

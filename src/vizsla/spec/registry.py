@@ -140,7 +140,7 @@ class Registry(Generic[T]):
         self, what: str, *, package: str = "", example: str = "", separator: str = "(", more: str = "",
         first: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """`more`: another package, in a higher room, whose modules register in it, too.
+        """`more`: another package, in a higher layer, whose modules register in it, too.
 
         `first`: modules of `package` whose names come first when all are listed; those of others follow by module.
         `separator`: `:` for things whose one option is written behind a colon, as in `stop:german`."""

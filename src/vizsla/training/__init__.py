@@ -13,18 +13,21 @@ from vizsla.lazy import lazy_names
 
 if TYPE_CHECKING:
     from vizsla.training.adaptation import adaptation_recipe
-    from vizsla.training.arrays.augmenter import AugmenterData, AugmenterDev, AugmenterPairs, MixedPairs
-    from vizsla.training.arrays.bm25_rows import BM25Rows, QueryTerms
-    from vizsla.training.arrays.crops import CroppedPairs, Crops
+    from vizsla.training.arrays.augmenter import (
+        AugmenterData,
+        AugmenterDev,
+        AugmenterPairs,
+        BM25Rows,
+        MixedPairs,
+        QueryTerms,
+    )
     from vizsla.training.arrays.cross_encoder import CrossEncoderData, CrossEncoderDev, CrossEncoderPairs
     from vizsla.training.arrays.dev_set import DevSet
-    from vizsla.training.arrays.mined_pairs import MinedPairs
-    from vizsla.training.arrays.scored_pairs import ScoredPairs
+    from vizsla.training.arrays.pairs import CroppedPairs, Crops, MinedPairs, ScoredPairs
     from vizsla.training.arrays.term_targets import TermDev, TermTargets
     from vizsla.training.arrays.token_corpus import TokenCorpus
     from vizsla.training.arrays.topic_pairs import TopicPairs
-    from vizsla.training.inputs import TrainingInputs
-    from vizsla.training.kind import TRAINED_KINDS, TrainedKind
+    from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingInputs
     from vizsla.training.loop.distributed import Distributed
     from vizsla.training.loop.masked_lm import train_masked_lm
     from vizsla.training.loop.objectives import (
@@ -36,9 +39,8 @@ if TYPE_CHECKING:
         SparseObjective,
     )
     from vizsla.training.loop.trainer import Trainer, TrainingResult
-    from vizsla.training.plan import resumed_recipe
     from vizsla.training.recipe import TrainingRecipe, load_training_recipe, training_recipe_names
-    from vizsla.training.run import Trained, train
+    from vizsla.training.run import Trained, resumed_recipe, train
     from vizsla.training.settings import (
         AugmenterLoss,
         ContrastiveLoss,
@@ -52,18 +54,14 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "adaptation": ("adaptation_recipe",),
-    "arrays.augmenter": ("AugmenterData", "AugmenterDev", "AugmenterPairs", "MixedPairs"),
-    "arrays.bm25_rows": ("BM25Rows", "QueryTerms"),
-    "arrays.crops": ("CroppedPairs", "Crops"),
+    "arrays.augmenter": ("AugmenterData", "AugmenterDev", "AugmenterPairs", "BM25Rows", "MixedPairs", "QueryTerms"),
     "arrays.cross_encoder": ("CrossEncoderData", "CrossEncoderDev", "CrossEncoderPairs"),
     "arrays.dev_set": ("DevSet",),
-    "arrays.mined_pairs": ("MinedPairs",),
-    "arrays.scored_pairs": ("ScoredPairs",),
+    "arrays.pairs": ("CroppedPairs", "Crops", "MinedPairs", "ScoredPairs"),
     "arrays.term_targets": ("TermDev", "TermTargets"),
     "arrays.token_corpus": ("TokenCorpus",),
     "arrays.topic_pairs": ("TopicPairs",),
-    "inputs": ("TrainingInputs",),
-    "kind": ("TRAINED_KINDS", "TrainedKind"),
+    "kind": ("TRAINED_KINDS", "TrainedKind", "TrainingInputs"),
     "loop.distributed": ("Distributed",),
     "loop.masked_lm": ("train_masked_lm",),
     "loop.objectives": (
@@ -71,9 +69,8 @@ _HOMES = {
         "SparseObjective",
     ),
     "loop.trainer": ("Trainer", "TrainingResult"),
-    "plan": ("resumed_recipe",),
     "recipe": ("TrainingRecipe", "load_training_recipe", "training_recipe_names"),
-    "run": ("Trained", "train"),
+    "run": ("Trained", "resumed_recipe", "train"),
     "settings": (
         "AugmenterLoss", "ContrastiveLoss", "CountSettings", "CropSettings", "DenseLoss", "GroupLoss", "SparseLoss",
         "TrainingSettings",

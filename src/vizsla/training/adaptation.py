@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vizsla.errors import InputError, VizslaError
-from vizsla.models import MODELS, ColBERT, DeepCT, LearnedSparse, Network, Splade
+from vizsla.models import MODELS, ColBERT, DeepCT, LearnedSparse, Network
 from vizsla.neural.checkpoints.checkpoint import Checkpoint
 from vizsla.neural.query_tables import TermWeights
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, known_model
@@ -50,14 +50,12 @@ def _start(model: str) -> list[str]:
     base = _NAMES.get(model, model)
     known = known_model(base)
     if isinstance(known, LearnedSparse):
-        length = known.length or known.network.length
-        return [*_reading(base, length, length), f"network.head={known.network.kind}"]
-    if isinstance(known, Splade):
-        if not isinstance(known.query_network, TermWeights | None):
-            raise InputError("only a SPLADE with one network can be adapted", file=model)
+        if known.query_network is not None:
+            raise InputError("only a learned sparse model with one network can be adapted", file=model)
         _check_prompts(model, known.query_prompt, known.document_prompt)
         length = known.length or known.network.length
-        head = "splade" if known.query_network is None else "splade-doc"
+        has_table = known.inference_free and isinstance(known.query_table, TermWeights)
+        head = "splade-doc" if has_table else known.network.kind
         return [*_reading(base, length, length), f"network.head={head}"]
     if isinstance(known, DeepCT):
         raise VizslaError(f"{model} is a DeepCT, which learns from judged queries; train it with: vizsla train deepct")

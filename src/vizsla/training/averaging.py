@@ -9,9 +9,9 @@ import numpy as np
 
 from vizsla.datasets import Document
 from vizsla.errors import VizslaError
-from vizsla.models import LearnedSparse, Model
+from vizsla.models import LearnedSparse, Model, Network
 from vizsla.text import Analyzer
-from vizsla.training.prepare.sparse_writing import write_sparse_model
+from vizsla.training.kinds.learned_sparse import write_sparse_model
 from vizsla.training.prepare.texts import packed_documents
 
 _BIAS = "decoder.bias"
@@ -39,6 +39,7 @@ def average_models(folders: Sequence[str | Path], documents: Iterable[Document],
         if _BIAS in own and ((own[_BIAS] <= RULED_OUT / 2) != (arrays[0][_BIAS] <= RULED_OUT / 2)).any():
             raise VizslaError(f"{folder}: this network gives weights to other terms than {folders[0]}")
     means = {name: np.stack([own[name] for own in arrays]).mean(0, dtype=np.float32) for name in arrays[0]}
+    assert isinstance(first.network, Network)
     network = load(means, first.network.kind, first.network.heads, first.network.pooling or "mean")
     assert isinstance(first.analyzer, Analyzer)
     write_sparse_model(
@@ -49,6 +50,6 @@ def average_models(folders: Sequence[str | Path], documents: Iterable[Document],
 
 def _learned_sparse(folder: str | Path) -> LearnedSparse:
     model = Model.load(folder)
-    if not isinstance(model, LearnedSparse):
+    if not isinstance(model, LearnedSparse) or not isinstance(model.network, Network) or model.inference_free:
         raise VizslaError(f"{folder}: only BM26, uniCOIL and SPLADE models can be averaged, and this is another")
     return model

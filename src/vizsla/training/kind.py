@@ -1,23 +1,52 @@
-"""What can be trained: one class per kind of model, each with its own settings."""
+"""What can be trained: one class per kind of model, with its settings and what it is trained on."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
+from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import VizslaError
 from vizsla.models import Augmenter, Model, Reranker
 from vizsla.models.generator import TextGenerator
 from vizsla.spec import Registry
-from vizsla.training.inputs import TrainingData, TrainingInputs
 from vizsla.training.prepare.base_model import Base
 from vizsla.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
+    from vizsla.training.arrays.dev_set import Dev
+    from vizsla.training.arrays.pairs import BatchSource
     from vizsla.training.loop.distributed import Distributed
     from vizsla.training.loop.objectives import Objective
+    from vizsla.training.loop.refresh import NegativesRefresh
     from vizsla.training.loop.trainer import Report
+
+
+@dataclass(frozen=True)
+class TrainingInputs:
+    """Documents, data sets whose train queries are learnt from, and data sets whose dev queries are evaluated on."""
+
+    corpus: Iterable[Document] | None = None
+    datasets: Sequence[BeirDataset] = ()
+    dev: Sequence[BeirDataset] = ()
+
+    def documents(self) -> Iterable[Document]:
+        """The corpus; without one, the documents of the data sets."""
+        return chain.from_iterable(d.documents() for d in self.datasets) if self.corpus is None else self.corpus
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What a trainer reads: batches and dev sets, from the arrays of a run, and perhaps new negatives now and then."""
+
+    pairs: BatchSource
+    dev: Sequence[Dev]
+    refresh: NegativesRefresh | None = None
+
 
 TrainedModel = Model | Augmenter | Reranker | TextGenerator
 

@@ -12,7 +12,7 @@ from vizsla.described import DescriptionError, fields_from_data
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.plain_data import parse_yaml
 from vizsla.training.kind import TrainedKind, kind_class
-from vizsla.training.schema import read_settings, with_changes
+from vizsla.training.settings import read_settings, with_changes
 
 
 @dataclass(frozen=True)

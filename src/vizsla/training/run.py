@@ -1,22 +1,66 @@
-"""A training run: from documents and data sets to a saved model."""
+"""A training run: from documents and data sets to a saved model; plan.json says how to resume it."""
 
 from __future__ import annotations
 
-from collections.abc import Sized
+import json
+from collections.abc import Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from vizsla.errors import VizslaError
-from vizsla.training.inputs import TrainingInputs
-from vizsla.training.kind import TrainedModel
-from vizsla.training.plan import write_plan
+from vizsla.errors import InputError, VizslaError
+from vizsla.plain_data import parse_settings
+from vizsla.training.kind import TrainedModel, TrainingInputs
 from vizsla.training.recipe import TrainingRecipe
-from vizsla.training.settings import TrainingSettings
+from vizsla.training.settings import TrainingSettings, keys_of
 
 if TYPE_CHECKING:
-    from vizsla.training.arrays.batch import BatchSource
+    from vizsla.training.arrays.pairs import BatchSource
     from vizsla.training.loop.distributed import Distributed
     from vizsla.training.loop.trainer import Report, TrainingResult
+
+_FILE = "plan.json"
+_FORMAT = 2
+
+
+def write_plan(folder: Path, recipe: TrainingRecipe) -> None:
+    """Write the plan of a run into its folder."""
+    (folder / _FILE).write_text(json.dumps({"format": _FORMAT, "recipe": recipe.as_data()}, indent=2) + "\n")
+
+
+def read_plan(folder: Path) -> TrainingRecipe:
+    """The recipe of a run."""
+    file = folder / _FILE
+    try:
+        plan = parse_settings(file.read_text())
+    except FileNotFoundError:
+        raise VizslaError(f"{folder.parent}: there is no run to resume here") from None
+    except ValueError as e:
+        raise InputError(f"this is not the plan of a run ({e})", file=str(file)) from None
+    if not isinstance(plan, dict) or plan.get("format") != _FORMAT:
+        raise InputError(
+            "this run was started by another version of Vizsla and cannot be resumed; train into a new folder",
+            file=str(file),
+        )
+    try:
+        return TrainingRecipe.from_data(plan.get("recipe"))
+    except VizslaError as e:
+        raise InputError(f"this is not the plan of a run ({e})", file=str(file)) from None
+
+
+def resumed_recipe(output: str | Path, changes: Sequence[str] = ()) -> TrainingRecipe:
+    """The recipe to resume a run with; only settings that leave it the same run may change, such as its steps."""
+    planned = read_plan(Path(output) / "training")
+    changed = planned.with_changes(changes)
+    before = {key.name: key for key in keys_of(planned.settings)}
+    for key in keys_of(changed.settings):
+        if key.name not in before or (key.value != before[key.name].value and not key.resumable):
+            free = ", ".join(name for name, one in before.items() if one.resumable)
+            value = before[key.name].value if key.name in before else "another setting"
+            raise VizslaError(
+                f"the run began with {key.name} {value}, not {key.value}; a resumed run may change {free}"
+            )
+    return changed
+
 
 _MODEL_FILES = ("model.json", "augmenter.json", "reranker.json", "generator.json")
 
@@ -91,7 +135,7 @@ def _counted(settings: TrainingSettings, pairs: BatchSource) -> TrainingSettings
 
 def check_output(folder: Path) -> None:
     """Refuse to write over a model, or over a run that was stopped."""
-    from vizsla.training.loop.checkpoints import has_checkpoint
+    from vizsla.training.loop.trainer import has_checkpoint
 
     if any((folder / name).exists() for name in _MODEL_FILES):
         raise VizslaError(f"{folder}: there is a model here already; name another folder")

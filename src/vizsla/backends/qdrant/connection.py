@@ -1,23 +1,83 @@
-"""Connections to the servers of a cluster: where one fails another is asked, and errors are one sentence each."""
+"""Servers of a cluster: where they are, and how they are asked; where one fails another is asked.
+
+Errors are one sentence each. Queries and points travel as plain JSON, many at a time, since Qdrant's client would make
+an object of each.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import unquote
 
 import httpx
-from qdrant_client import QdrantClient
+from pydantic_core import from_json, to_json
+from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from vizsla.errors import CollectionError, VizslaError, kind_of
 from vizsla.plain_data import parse_json
+
+PORT = 6333
+SCHEMES = {"qdrant": "http", "qdrants": "https"}
+_EXAMPLE = "as in qdrant://localhost:6333/my"
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+)(?::(\d{1,5}))?")
+_FORBIDDEN = '<>:"/\\|?*\0'  # in the name of a collection
+
+
+@dataclass(frozen=True)
+class Address:
+    """The servers of a cluster, any of which answers for all, and the name of a collection.
+
+    >>> Address.parse("qdrant://one:6333,two/dogs")
+    Address(servers=('http://one:6333', 'http://two:6333'), name='dogs')
+    >>> Address.parse("qdrants://example.org/dogs").servers
+    ('https://example.org:6333',)
+    """
+
+    servers: tuple[str, ...]
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """An address from its text; `qdrants` is the same over an encrypted connection."""
+        scheme, separator, rest = text.strip().partition("://")
+        protocol = SCHEMES.get(scheme.lower())
+        hosts, slash, name = rest.partition("/")
+        name = unquote(name.rstrip("/"))
+        if "@" in hosts:
+            raise VizslaError("the address of a cluster has no user or password; give a key in QDRANT_API_KEY")
+        if protocol is None or not separator or not slash or not name:
+            raise VizslaError(f"{text!r} is not the address of a collection; expected one {_EXAMPLE}")
+        check_name(name)
+        servers = []
+        for host in hosts.split(","):
+            match = _HOST.fullmatch(host.strip())
+            if match is None or not 0 < int(match[2] or PORT) < 1 << 16:
+                raise VizslaError(f"{host!r} in {text!r} is not a host with a port; expected an address {_EXAMPLE}")
+            servers.append(f"{protocol}://{match[1]}:{int(match[2] or PORT)}")
+        return cls(tuple(dict.fromkeys(servers)), name)
+
+    def __str__(self) -> str:
+        scheme = "qdrants" if self.servers[0].startswith("https:") else "qdrant"
+        hosts = ",".join(server.partition("://")[2] for server in self.servers)
+        return f"{scheme}://{hosts}/{self.name}"
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that a collection cannot have."""
+    if not name or len(name) > 200 or any(c in _FORBIDDEN or ord(c) < 32 for c in name):
+        raise VizslaError(f"{name!r} cannot be the name of a collection; use letters, digits, - and _")
+
 
 VARIABLE = "QDRANT_API_KEY"
 """The environment variable that holds the key, unless it is given as an argument."""
@@ -223,3 +283,96 @@ def _unreachable(error: ResponseHandlingException) -> str:
     if "Connect" in name or "Protocol" in name or "Read" in name or "Write" in name:
         return f"cannot be reached ({' '.join(str(source).split())[:200] or name})"
     return f"gives an answer that makes no sense ({name})"
+
+
+REQUEST_BYTES = 8_000_000
+"""How much JSON is sent at once, unless a single point has more; a server takes 32 MB."""
+MAX_POINTS = 500
+"""How many points are sent at once, at most."""
+
+Json: TypeAlias = dict[str, Any]
+
+
+def as_json(condition: models.Filter) -> Json:
+    """A filter as a request has it.
+
+    >>> as_json(models.Filter(must=[models.FieldCondition(key="year", match=models.MatchValue(value=1999))]))
+    {'must': [{'key': 'year', 'match': {'value': 1999}}]}
+    """
+    return condition.model_dump(mode="json", exclude_none=True)
+
+
+def query_batch(client: QdrantClient, name: str, requests: list[Json]) -> list[list[Json]]:
+    """The points that each of some requests finds, as the server tells them: `id`, `score`, `payload`.
+
+    `requests`: bodies of Qdrant's "query points". A client without REST, as one in memory, is asked by its method.
+    """
+    rest = _rest(client)
+    if rest is None:
+        told = client.query_batch_points(name, [models.QueryRequest.model_validate(request) for request in requests])
+        return [[point.model_dump() for point in answer.points] for answer in told]
+    body = to_json({"searches": requests})
+    try:
+        return [one["points"] for one in _result(rest, "POST", "/points/query/batch", name, body)]
+    except (KeyError, TypeError, ValueError) as e:
+        raise ResponseHandlingException(e) from None
+
+
+def bodies(points: Iterable[Json], *, most: int | None = None, count: int | None = None) -> Iterator[bytes]:
+    """Bodies of requests for `upsert`, each with as many points as fit into `most` bytes, and at most `count`.
+
+    `points`: each with `id`, `vector` and `payload`. `most`: by default `REQUEST_BYTES`; a single point may have more.
+    `count`: by default `MAX_POINTS`.
+
+    >>> list(bodies([{"id": 1}, {"id": 2}, {"id": 3}], count=2))
+    [b'{"points":[{"id":1},{"id":2}]}', b'{"points":[{"id":3}]}']
+    """
+    most, count = REQUEST_BYTES if most is None else most, MAX_POINTS if count is None else count
+    some: list[bytes] = []
+    size = empty = len(_body([]))
+    for row in map(to_json, points):
+        if some and (size + len(row) > most or len(some) >= count):
+            yield _body(some)
+            some, size = [], empty
+        some.append(row)
+        size += len(row) + 1
+    if some:
+        yield _body(some)
+
+
+def _body(rows: list[bytes]) -> bytes:
+    return b'{"points":[%b]}' % b",".join(rows)
+
+
+def upsert(client: QdrantClient, name: str, body: bytes, *, wait: bool = True) -> None:
+    """Write points, given as the body of a request; see `bodies`."""
+    rest = _rest(client)
+    if rest is None:
+        client.upsert(name, [models.PointStruct.model_validate(p) for p in from_json(body)["points"]], wait=wait)
+        return
+    try:
+        _result(rest, "PUT", "/points", name, body, {"wait": "true"} if wait else {})
+    except (KeyError, TypeError, ValueError) as e:
+        raise ResponseHandlingException(e) from None
+
+
+def _rest(client: QdrantClient) -> Any:
+    """What sends requests by REST; None of a client in memory."""
+    try:
+        return client.http.client
+    except NotImplementedError:
+        return None
+
+
+def _result(rest: Any, method: str, path: str, name: str, body: bytes, params: Json | None = None) -> Any:
+    """What a server answers to a request that concerns a collection."""
+    answer = rest.request(
+        type_=Json,
+        method=method,
+        url="/collections/{collection_name}" + path,
+        path_params={"collection_name": name},
+        params=params or {},
+        headers={"Content-Type": "application/json"},
+        content=body,
+    )
+    return answer["result"]

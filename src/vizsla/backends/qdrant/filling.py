@@ -30,10 +30,9 @@ from typing import Any
 
 from qdrant_client import QdrantClient, models
 
-from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.connection import Connection, Json, bodies, upsert
 from vizsla.backends.qdrant.layout import NUMBER, terms_of
 from vizsla.backends.qdrant.lock import WriteLock
-from vizsla.backends.qdrant.rest import Json, bodies, upsert
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.writing.analysis import exit_with_parent
 

@@ -7,21 +7,34 @@ the servers carry out at once. The old generation stays until somebody drops it.
 from __future__ import annotations
 
 import re
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from qdrant_client import QdrantClient, models
 
-from vizsla.backends.qdrant.address import check_name
-from vizsla.backends.qdrant.connection import Connection, ExistingCollectionError
-from vizsla.backends.qdrant.creation import create_collection
+import vizsla
+from vizsla.backends.qdrant import layout
+from vizsla.backends.qdrant.connection import Address, Connection, ExistingCollectionError, check_name
+from vizsla.backends.qdrant.files import DescribedModel, store_files
 from vizsla.backends.qdrant.filling import FillingRecord, read_record, write_record
 from vizsla.backends.qdrant.layout import STATE_ID, drop_collections, files_of, terms_of
-from vizsla.backends.qdrant.lock import WriteLock
-from vizsla.backends.qdrant.state import BUILDING, READY, CollectionState, read_state, replaced_state
+from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
+from vizsla.backends.qdrant.state import (
+    BUILDING,
+    READY,
+    CollectionState,
+    NamespaceState,
+    read_state,
+    replaced_state,
+    restored_state,
+    write_state,
+)
 from vizsla.errors import CollectionError
+from vizsla.index.parts.settings import model_digest
 from vizsla.models import Model
 
 GRACE = 3.0
@@ -247,3 +260,119 @@ def writing_live(connection: Connection, name: str, timeout: float) -> Iterator[
         if generations.live != live:
             raise CollectionError(f"the collection {name!r} has been replaced by another one; try again")
         yield generations, lock
+
+
+# New, empty collections
+
+
+def create_collection(
+    connection: Connection,
+    base: str,
+    model: Model,
+    *,
+    overwrite: bool = False,
+    shards: int | None = None,
+    replicas: int | None = None,
+    status: str = READY,
+) -> CollectionState:
+    """Make the collections of a model and store its files and its state, in this order; gives the state.
+
+    `shards` and `replicas`: by default as the servers are set up. `status`: `building` for a collection that nobody may
+    search before it is filled.
+    """
+    check_name(base)
+    connection.check_version()
+    layout.check_storable(model)
+    names = base, layout.terms_of(base)
+    there = [name for name in names if connection.call(QdrantClient.collection_exists, name)]
+    if there and not overwrite:
+        raise ExistingCollectionError(
+            f"there is a collection {there[0]!r} at {connection} already; take another name, or replace it"
+        )
+    with DescribedModel(model) as described:
+        layout.create_collections(connection, base, model, shards=shards, replicas=replicas)
+        store_files(connection, base, described, replicas)
+        state = CollectionState(
+            base=base,
+            build=secrets.token_hex(8),
+            model=described.description,
+            files=described.files,
+            digest=model_digest(model),
+            namespaces={name: NamespaceState() for name in model.namespaces},
+            vizsla=vizsla.__version__,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            status=status,
+        )
+    write_state(connection, state)
+    return state
+
+
+# Back to an earlier generation, which was kept when another one took its place
+
+
+@dataclass(frozen=True)
+class RevertReport:
+    """What a revert has done."""
+
+    base: str
+    """The generation that the name stands for now."""
+    documents: int
+    replaced: str
+    """The generation that it stood for before, which is kept."""
+
+
+def revert(
+    address: str | Address,
+    to: str | None = None,
+    *,
+    timeout: float = DEFAULT_TIMEOUT,
+    connection: Connection | None = None,
+) -> RevertReport:
+    """Let a name stand for another of its generations, by default for the one before.
+
+    `to`: the generation, as in `my@3`; it may also be a later one, to go forward again. Searches go on; all clients see
+    it within a second. What was committed to the generation that is left stays there. `timeout`: how many seconds to
+    wait for writers.
+    """
+    where = Address.parse(address) if isinstance(address, str) else address
+    asked = connection or Connection(where.servers)
+    try:
+        with writing_live(asked, where.name, timeout) as (generations, lock):
+            live = lock.state().base
+            base = _chosen(asked, generations, to)
+            documents = _restore(asked, base, timeout)
+            swap(asked, where.name, base)
+            lock.release(replaced_state(lock.state()))
+        return RevertReport(base, documents, live)
+    finally:
+        if connection is None:
+            asked.close()
+
+
+def _chosen(connection: Connection, generations: Generations, to: str | None) -> str:
+    """The generation to go to; one that is not finished is refused."""
+    name, live = generations.name, generations.live
+    finished = [base for base in generations.others if generation_status(connection, base) not in (None, BUILDING)]
+    kept = f"kept are {', '.join(finished)}" if finished else "no other generation is kept"
+    if to is not None:
+        if to in finished:
+            return to
+        problem = "is the one that is searched" if to == live else "is no finished generation of it"
+        raise CollectionError(f"the collection {name!r} at {connection} cannot go to {to!r}: it {problem}; {kept}")
+    place = generations.bases.index(live) if live in generations.bases else 0
+    earlier = [base for base in generations.bases[:place] if base in finished]
+    if not earlier:
+        later = f"; {kept}" if finished else ""
+        raise CollectionError(f"the collection {name!r} at {connection} has no earlier generation{later}")
+    return earlier[-1]
+
+
+def _restore(connection: Connection, base: str, timeout: float) -> int:
+    """Let writers write to a generation again, which nobody reaches before the swap; gives its documents.
+
+    Where a writer had died before it was replaced, the next one still has to count all statistics again.
+    """
+    with WriteLock(connection, base, timeout) as lock:
+        state = restored_state(lock.state())
+        lock.release(state)
+        return state.documents

@@ -9,31 +9,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from vizsla.backends.qdrant import scanning
-from vizsla.backends.qdrant.address import Address
-from vizsla.backends.qdrant.connection import Connection
+from qdrant_client import QdrantClient
+
+from vizsla.backends.qdrant.connection import Address, Connection
 from vizsla.backends.qdrant.files import load_model
-from vizsla.backends.qdrant.generations import create_generation
-from vizsla.backends.qdrant.info import collection_info
+from vizsla.backends.qdrant.generations import create_generation, find_generations
 from vizsla.backends.qdrant.layout import check_collection
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT
-from vizsla.backends.qdrant.plan import Plan, refuse_syntax
-from vizsla.backends.qdrant.reader import Context, Reader
+from vizsla.backends.qdrant.points import all_points, find_points, points_in_order
+from vizsla.backends.qdrant.searching import Context, Plan, Reader, refuse_syntax
 from vizsla.backends.qdrant.state import CollectionState, check_searchable, read_state
+from vizsla.backends.qdrant.unsupported import cannot
 from vizsla.backends.qdrant.writer import QdrantWriter
 from vizsla.datasets import RawLines
-from vizsla.errors import CollectionError, UncommittedChangesWarning
-from vizsla.index import Added, Highlighter
+from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
+from vizsla.index import Added, Facets, Highlighter, Suggestion, TermStatistics
 from vizsla.index.search.plan import SearchOptions
+from vizsla.index.search.similar import query_like, without_itself
 from vizsla.index.view import SearchableCollection
-from vizsla.models import Model, check_model, parse_model
+from vizsla.models import DenseComponent, Model, TokenComponent, check_model, parse_model
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hits, Run, document_id
-from vizsla.runs.retriever import (
-    check_mapping,
-    check_query,
-    document_ids,
-    query_with_words,
-)
+from vizsla.runs.retriever import check_count, check_mapping, check_query, document_ids, query_with_words
 from vizsla.stopping import check_seconds, time_limit
 
 FRESH = 1.0
@@ -135,17 +131,21 @@ class QdrantIndex(SearchableCollection):
         return _ShowingWriter(self, timeout)
 
     def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int | None = None) -> Added:
-        """Stage documents: mappings with an id under `_id` or `id` and a `text`. `commit` sends them."""
+        """Stage documents on this machine; see `Collection.add`. `commit` sends them."""
         return self._own_writer().add(documents, workers=workers)
 
-    def delete(self, ids: str | int | Iterable[str | int]) -> int:
-        """Stage the deletion of documents by id; gives how many there are. `commit` makes it visible."""
+    def _delete(self, ids: str | int | Iterable[str | int]) -> int:
         return self._own_writer().delete(ids)
 
-    def commit(self) -> None:
-        """Send what `add` and `delete` have staged; another writer is waited for."""
+    def commit(self) -> int:
+        """Send what `add` and `delete` have staged; another writer is waited for. Gives the number of the commit."""
         if self._writer is not None:
             self._writer.commit()
+        return self.generation
+
+    def compact(self) -> int:
+        """The servers do this themselves."""
+        raise cannot(self.address, "compact")
 
     def rollback(self) -> None:
         """Forget what `add` and `delete` have staged."""
@@ -186,6 +186,11 @@ class QdrantIndex(SearchableCollection):
         return self._reader
 
     @property
+    def generation(self) -> int:
+        """The number of the commit that searches see."""
+        return self.reader.state.generation
+
+    @property
     def model(self) -> Model:
         """The model that the collection was built with."""
         return self._reader.model
@@ -212,13 +217,13 @@ class QdrantIndex(SearchableCollection):
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
         """Documents by id, without those that are not there."""
         wanted = document_ids(ids)
-        found = scanning.find_points(self._connection, self.reader.state.base, list(dict.fromkeys(wanted)))
+        found = find_points(self._connection, self.reader.state.base, list(dict.fromkeys(wanted)))
         by_id = {point.doc_id: point.document for point in found}
         return {doc_id: by_id[doc_id] for doc_id in wanted if doc_id in by_id}
 
     def documents(self) -> Iterator[Document]:
         """All documents, in order of insertion."""
-        for points in scanning.points_in_order(self._connection, self.reader.state.base):
+        for points in points_in_order(self._connection, self.reader.state.base):
             yield from (point.document for point in points)
 
     def explain(
@@ -251,6 +256,70 @@ class QdrantIndex(SearchableCollection):
         weights = bound.query_weights(check_query(query), Context(reader, Filter.of(filter)))
         return Highlighter(reader.model, weights)
 
+    def _facets_of_all(
+        self,
+        fields: Sequence[str],
+        query: str | None,
+        filter: FilterLike,
+        size: int,
+        model: Model | None,
+        syntax: str | None,
+    ) -> Facets:
+        del fields, query, filter, size, model, syntax
+        raise cannot(self.address, "facets")
+
+    def count(
+        self,
+        query: str | None = None,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        syntax: str | None = None,
+    ) -> int:
+        """How many documents pass a filter; those that match a query cannot be counted here."""
+        refuse_syntax(self.address, syntax)
+        if query is not None:
+            raise cannot(self.address, "count")
+        self._model_of(model)
+        reader, condition = self.reader, Filter.of(filter)
+        if condition is None:
+            return len(self)
+        return self._connection.call(QdrantClient.count, reader.state.base, reader.translated(condition)).count
+
+    def similar(
+        self, doc_id: str | int, k: int = 10, filter: FilterLike = None, *, model: str | Model | None = None
+    ) -> Hits:
+        """The k documents that are most like a document; see `Collection.similar`."""
+        wanted, k = document_id(doc_id), check_count(k, "k, the number of results,")
+        query = self.similar_query(wanted, model=model)
+        return without_itself(self.search(query, k + 1, filter, model=model), wanted, k) if query else Hits()
+
+    def similar_query(self, doc_id: str | int, *, model: str | Model | None = None) -> str:
+        """The query that finds documents like a document; see `Collection.similar`."""
+        wanted, reader, chosen = document_id(doc_id), self.reader, self._model_of(model)
+        document = self.get(wanted)
+        if document is None:
+            raise VizslaError(f"there is no document with the id {wanted!r}")
+        return query_like(document, reader.own if chosen is None else reader.bind(chosen))
+
+    def suggest(self, prefix: str, size: int = 8) -> list[Suggestion]:
+        """Words are not completed here."""
+        del prefix, size
+        raise cannot(self.address, "suggest")
+
+    def term_statistics(self, text: str) -> list[TermStatistics]:
+        """How common the terms of a text are; see `Collection.term_statistics`."""
+        return self.reader.term_statistics(check_query(text))
+
+    def matching_ids(self, filter: FilterLike) -> list[str]:
+        """The ids of the documents that pass a filter, in the order of insertion."""
+        condition, reader = Filter.of(filter), self.reader
+        if condition is None:
+            raise VizslaError("give a filter, as in year < 1999; without one all documents would match")
+        translated = reader.translated(condition)
+        found = all_points(reader.connection, reader.state.base, document=False, condition=translated)
+        return [p.doc_id for p in sorted((p for some in found for p in some), key=lambda p: p.number)]
+
     def info(self) -> dict[str, Any]:
         """What there is to know about the collection; `drift` is by how much the mean length has moved."""
         self.refresh()
@@ -280,3 +349,38 @@ class _ShowingWriter(QdrantWriter):
             raise CollectionError(
                 f"{self._index.address}: the collection has been replaced by another one; open it again"
             )
+
+
+def collection_info(connection: Connection, address: str, state: CollectionState, model: Model) -> dict[str, Any]:
+    """What there is to know about a collection; see `QdrantIndex.info`."""
+    namespaces = {}
+    for name, (_, component) in zip(model.namespaces, model.parts, strict=True):
+        space = state.namespaces[name]
+        namespaces[name] = {
+            "documents": space.documents,
+            "tokens": space.total_length,
+            "average_length": space.total_length / max(space.documents, 1),
+            "frozen_average_length": space.frozen_average,
+            "drift": space.drift,
+            "dimensions": component.dimensions if isinstance(component, DenseComponent | TokenComponent) else 0,
+        }
+    params = connection.call(QdrantClient.get_collection, state.base).config.params
+    return {
+        "address": address,
+        "collection": state.base,
+        "kept": list(find_generations(connection, Address.parse(address).name).others),
+        "model": model.name,
+        "documents": state.documents,
+        "passages": None,
+        "stored": True,
+        "distinct_terms": state.next_term,
+        "namespaces": namespaces,
+        "shards": params.shard_number or 1,
+        "replicas": params.replication_factor or 1,
+        "status": state.status,
+        "writer": None if state.writer is None else {k: state.writer.get(k) for k in ("host", "process", "since")},
+        "created": state.created,
+        "vizsla": state.vizsla,
+        "format": state.format,
+        "generation": state.generation,
+    }

@@ -16,9 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from qdrant_client import QdrantClient, models
 
-from vizsla.backends.qdrant import scanning
-from vizsla.backends.qdrant.address import Address
-from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.connection import Address, Connection, Json
 from vizsla.backends.qdrant.files import DescribedModel, load_model
 from vizsla.backends.qdrant.filling import (
     REWEIGHING,
@@ -40,8 +38,7 @@ from vizsla.backends.qdrant.generations import (
 )
 from vizsla.backends.qdrant.layout import NUMBER, terms_of, vector_name
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
-from vizsla.backends.qdrant.points import PointEncoder, StoredPoint
-from vizsla.backends.qdrant.rest import Json
+from vizsla.backends.qdrant.points import PointEncoder, StoredPoint, all_points, recount, sparse_components
 from vizsla.backends.qdrant.state import (
     READY,
     CollectionState,
@@ -111,7 +108,7 @@ def reweigh(
 
 def drifts(state: CollectionState, model: Model) -> dict[str, float]:
     """By how much mean lengths have moved, for namespaces whose weights depend on them."""
-    components = scanning.sparse_components(model)
+    components = sparse_components(model)
     frozen = state.frozen_statistics()
     depends = (name for name, c in components.items() if c.weighting(frozen[name]).norms is not None)
     return {name: state.namespaces[name].drift for name in depends}
@@ -131,7 +128,7 @@ class _Reweighing:
         check_writable(state)
         model = load_model(self._connection, state)
         if self._lock.interrupted:  # a writer has died, so statistics may be wrong
-            state = replace(scanning.recount(self._connection, state, model), status=READY)
+            state = replace(recount(self._connection, state, model), status=READY)
             state = replace(state, generation=state.generation + 1)
             self._lock.save(state)
         report = ReweighReport(state.base, state.documents, drifts(state, model))
@@ -193,7 +190,7 @@ class StoredPieces(Pieces):
         self._model = Model.from_description(self._description, self._files)
         now = {name: space.freeze().frozen for name, space in self._state.namespaces.items()}
         self._encoder = PointEncoder(self._model, now)
-        self._sparse = scanning.sparse_components(self._model)
+        self._sparse = sparse_components(self._model)
 
     def expected(self) -> list[int]:
         return self._expected
@@ -215,7 +212,7 @@ class StoredPieces(Pieces):
         some = self._ranges[piece]
         among = models.Range(gte=some.start, lt=some.stop)
         condition = models.Filter(must=[models.FieldCondition(key=NUMBER, range=among)])
-        found = scanning.all_points(self.connection, self._state.base, vectors=True, condition=condition)
+        found = all_points(self.connection, self._state.base, vectors=True, condition=condition)
         points = sorted((point for page in found for point in page), key=lambda point: point.number)
         if points:
             self.send(self._renewed(points))
@@ -253,7 +250,7 @@ def batch_of(
 
     `statistics`: the frozen ones that the weights were made with. `spaces`: the namespaces of terms.
     """
-    components = scanning.sparse_components(model)
+    components = sparse_components(model)
     values = [point.values(components, statistics, spaces) for point in points]
     rows: list[NamespaceBatch] = []
     numbers = []

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.backends.qdrant.address import Address
-from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.connection import Address, Connection
 from vizsla.backends.qdrant.files import DescribedModel
 from vizsla.backends.qdrant.filling import (
     REWEIGHING,
@@ -47,8 +46,7 @@ from vizsla.backends.qdrant.state import (
     read_state,
     with_fitted_weights,
 )
-from vizsla.backends.qdrant.term_numbers import TermNumbers
-from vizsla.backends.qdrant.terms import BATCH, TermEntry, store_terms
+from vizsla.backends.qdrant.terms import BATCH, TermEntry, TermNumbers, store_terms
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.parts.arrow import pyarrow
 from vizsla.index.parts.building import PartSet

@@ -7,24 +7,32 @@ statistics again before it goes on. Documents that were sent stay, and sending t
 
 from __future__ import annotations
 
+import pickle
+import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from qdrant_client import QdrantClient
 
-from vizsla.backends.qdrant import scanning
-from vizsla.backends.qdrant.connection import Connection
+from vizsla.backends.qdrant.connection import Connection, bodies, upsert
 from vizsla.backends.qdrant.files import DescribedModel
 from vizsla.backends.qdrant.layout import SPARSE, point_id
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
-from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint, check_batch
-from vizsla.backends.qdrant.rest import bodies, upsert
-from vizsla.backends.qdrant.staging import Deletion, Staging
+from vizsla.backends.qdrant.points import (
+    BatchNumbers,
+    PointEncoder,
+    StoredPoint,
+    check_batch,
+    find_points,
+    recount,
+    sparse_components,
+)
 from vizsla.backends.qdrant.state import (
     READY,
     WRITING,
@@ -34,11 +42,13 @@ from vizsla.backends.qdrant.state import (
     with_fitted_weights,
 )
 from vizsla.backends.qdrant.terms import TermLedger
+from vizsla.backends.qdrant.unsupported import cannot
 from vizsla.datasets import RawLines, documents_from
 from vizsla.errors import CollectionError
 from vizsla.index import Added
 from vizsla.index.writing.analysis import AnalysedBatch, Analysis
-from vizsla.models import Model
+from vizsla.models import SAMPLE, Model
+from vizsla.plain_data import parse_json
 from vizsla.runs import Document
 from vizsla.runs.documents import refusal
 from vizsla.runs.retriever import check_count, document_ids
@@ -129,7 +139,7 @@ class QdrantWriter:
         """Whether documents are there, given what is staged."""
         staged = self._staging.there
         unknown = [doc_id for doc_id in ids if doc_id not in staged]
-        stored = {p.doc_id for p in scanning.find_points(self._connection, self._base, unknown, document=False)}
+        stored = {p.doc_id for p in find_points(self._connection, self._base, unknown, document=False)}
         return [staged.get(doc_id, doc_id in stored) for doc_id in ids]
 
     def rollback(self) -> None:
@@ -175,6 +185,10 @@ class QdrantWriter:
                 self._seen_notes = state.notes
             return state
 
+    def compact(self) -> None:
+        """The servers do this themselves."""
+        raise cannot(self._base, "compact")
+
 
 class Commit:
     """Sends staged changes to a collection whose lock is held."""
@@ -183,11 +197,11 @@ class Commit:
         self._connection = connection
         self._model = model
         self._lock = lock
-        self._components = scanning.sparse_components(model)
+        self._components = sparse_components(model)
         self._state = lock.state()
         check_writable(self._state)
         if lock.interrupted:
-            self._state = scanning.recount(connection, self._state, model)
+            self._state = recount(connection, self._state, model)
         self._ledger = TermLedger(connection, self._state.base, self._state.next_term)
         self._numbers = BatchNumbers(self._ledger.numbers, model.namespaces)
 
@@ -255,7 +269,7 @@ class Commit:
         if not self._state.documents:
             return
         vectors: bool | list[str] = [SPARSE] if self._components else False
-        found = scanning.find_points(self._connection, self._state.base, ids, vectors=vectors, document=False)
+        found = find_points(self._connection, self._state.base, ids, vectors=vectors, document=False)
         for point in found:
             self._forget(point)
         if delete and found:
@@ -272,3 +286,106 @@ class Commit:
             spaces = self._ledger.spaces(point.terms.tolist())
             values = point.values(self._components, self._state.frozen_statistics(), spaces)
             self._ledger.change(point.terms, values, -1)
+
+
+# Staged changes: analysed documents and deletions, in their order, in a file of this machine
+
+IN_MEMORY = 32 << 20
+"""Bytes of changes that are kept in memory; more go to a file."""
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """Documents to delete, by id."""
+
+    ids: tuple[str, ...]
+
+
+Change = AnalysedBatch | Deletion
+
+
+@dataclass
+class Mark:
+    """A place among the changes, to go back to."""
+
+    end: int
+    count: int
+    there: dict[str, bool]
+    lengths: dict[str, tuple[int, int, int]]
+    sample: int
+
+
+@dataclass
+class Staging:
+    """Changes in the order they were made. The file has no name, so it is gone with this process."""
+
+    file: IO[bytes] | None = None
+    count: int = 0
+    there: dict[str, bool] = field(default_factory=dict)
+    """By id whether a document is there after these changes."""
+    lengths: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    """By namespace: documents, their total length, the longest; of all that were added."""
+    sample: list[dict[str, Any]] = field(default_factory=list)
+    """The fields of the first documents, for models whose weights are fitted to some."""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What is noted with the commit, by name; None removes a note."""
+
+    def add(self, batch: AnalysedBatch, namespaces: tuple[str, ...]) -> None:
+        """Stage documents."""
+        self._append(batch)
+        self.there.update(dict.fromkeys(batch.ids, True))
+        first = islice(batch.stored, SAMPLE - len(self.sample))
+        self.sample += [parse_json(fields or "{}") for _, _, fields in first]
+        for name, rows in zip(namespaces, batch.namespaces, strict=True):
+            documents, total, longest = self.lengths.get(name, (0, 0, 0))
+            sizes = rows.lengths
+            self.lengths[name] = (
+                documents + int(np.count_nonzero(sizes)),
+                total + int(sizes.sum(dtype=np.int64)),
+                max(longest, int(sizes.max(initial=0))),
+            )
+
+    def delete(self, ids: tuple[str, ...]) -> None:
+        """Stage deletions."""
+        self._append(Deletion(ids))
+        self.there.update(dict.fromkeys(ids, False))
+
+    def _append(self, change: Change) -> None:
+        if self.file is None:
+            self.file = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (see close)
+        self.file.seek(0, 2)
+        pickle.dump(change, self.file, pickle.HIGHEST_PROTOCOL)
+        self.count += 1
+
+    def changes(self) -> Iterator[Change]:
+        """All changes in their order."""
+        at = 0
+        for _ in range(self.count):
+            assert self.file is not None
+            self.file.seek(at)
+            change: Any = pickle.load(self.file)
+            at = self.file.tell()
+            yield change
+
+    def mark(self) -> Mark:
+        """Where the changes end now."""
+        return Mark(
+            0 if self.file is None else self.file.seek(0, 2),
+            self.count,
+            dict(self.there),
+            dict(self.lengths),
+            len(self.sample),
+        )
+
+    def go_back(self, mark: Mark) -> None:
+        """Forget all that was staged after a mark."""
+        if self.file is not None:
+            self.file.seek(mark.end)
+            self.file.truncate()
+        self.count, self.there, self.lengths = mark.count, mark.there, mark.lengths
+        del self.sample[mark.sample :]
+
+    def close(self) -> None:
+        """Forget everything."""
+        if self.file is not None:
+            self.file.close()

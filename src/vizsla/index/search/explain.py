@@ -17,7 +17,7 @@ from vizsla.index.search.bound_model import BoundModel, DensePart, MatchPart, Sp
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.word_query import PartWeights, WordQuery
 from vizsla.models import SearchContext, TokenComponent
-from vizsla.models.sparse_component import TypedTerm
+from vizsla.models.components import TypedTerm
 from vizsla.runs import Explanation, Filter
 
 

@@ -30,7 +30,12 @@ def similar(searcher: Searcher, doc_id: str, k: int, filter: FilterLike, model: 
     search = Search.prepare(searcher, k + 1, Filter.of(filter), SearchOptions(model, threads=1))
     if not query:
         return Hits()
-    others = [hit for hit in search.hits_of(query) if hit.id != doc_id][:k]
+    return without_itself(search.hits_of(query), doc_id, k)
+
+
+def without_itself(hits: Hits, doc_id: str, k: int) -> Hits:
+    """The first k hits, without the document that the query was made from."""
+    others = [hit for hit in hits if hit.id != doc_id][:k]
     return Hits(hit.at_rank(rank) for rank, hit in enumerate(others, 1))
 
 

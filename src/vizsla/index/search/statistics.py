@@ -12,7 +12,7 @@ from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import DensePart, MatchPart, SparsePart
 from vizsla.index.search.searcher import Searcher
 from vizsla.models import Model
-from vizsla.models.sparse_component import typed_terms
+from vizsla.models.components import typed_terms
 
 _DOCUMENTS = 1024  # whose vectors are read at once
 

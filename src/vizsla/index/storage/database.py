@@ -267,7 +267,7 @@ def identity(path: Path) -> tuple[int, int] | None:
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse a database that is not of an index, has another format, or has other tables than an index."""
     tables = set(connection.execute("SELECT type, name, sql FROM sqlite_master"))
-    if not any((kind, name) == ("table", "meta") for kind, name, _ in tables):
+    if ("table", "meta") not in {(kind, name) for kind, name, _ in tables}:
         raise CollectionError(f"{path}: this is not a Vizsla index ({FILE} is something else)")
     try:
         version = get_meta(connection, "format")

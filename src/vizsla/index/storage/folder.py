@@ -132,7 +132,7 @@ def replace_index(folder: Path, *, overwrite: bool) -> Iterator[Path]:
     >>> place = Path(tempfile.mkdtemp()) / "dogs.index"
     >>> with replace_index(place, overwrite=True) as building, Index.create(building) as index:
     ...     _ = index.add([{"id": "1", "text": "Dogs bark."}])
-    ...     index.commit()
+    ...     _ = index.commit()
     >>> len(Index.open(place))
     1
     """

@@ -19,7 +19,7 @@ from vizsla.models import (
     TokenComponent,
     TokenMatchComponent,
 )
-from vizsla.models.sparse_component import SparseDocumentEncoder, SparseDocuments, WordEncoder
+from vizsla.models.components import SparseDocumentEncoder, SparseDocuments, WordEncoder
 from vizsla.text.scan import number_in_order
 from vizsla.vectors import SparseVectors
 

@@ -9,7 +9,7 @@ from fastapi import Depends, Request, Response
 from vizsla.errors import in_words
 from vizsla.server.errors import RequestError
 from vizsla.server.hosting import Hosted, Hosting
-from vizsla.server.json_text import json_bytes
+from vizsla.server.schemas import json_bytes
 from vizsla.server.service import Service
 
 JSON = "application/json"

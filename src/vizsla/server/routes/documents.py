@@ -8,15 +8,13 @@ from typing import IO
 from fastapi import APIRouter, Depends, Request, Response
 
 from vizsla.server import writes
-from vizsla.server.answers import WriteAnswer, documented
-from vizsla.server.bodies import DeleteBody
 from vizsla.server.errors import RequestError
-from vizsla.server.gate import no_deadline
+from vizsla.server.gate import check_write, no_deadline
 from vizsla.server.hosting import Hosted
-from vizsla.server.rights import check_write
 from vizsla.server.routes import InIndex, InService, answer
+from vizsla.server.schemas import DeleteBody, WriteAnswer, documented
 from vizsla.server.service import Service
-from vizsla.server.staging import ADD, cannot_write
+from vizsla.server.writes import ADD, cannot_write
 
 
 async def may_write(request: Request, service: InService) -> None:
@@ -43,9 +41,9 @@ async def add(request: Request, service: InService, hosted: InIndex, commit: boo
         path = Path(file.name)
         if commit:
             return answer(await service.write(writes.commit, hosted, staging, limits, path))
-        count = await service.read(writes.check_documents, path, hosted, limits)
+        counts = await service.read(writes.check_documents, path, hosted, limits)
         await service.read(staging.keep, file, ADD)
-    return answer({"index": hosted.name, "staged": count, "generation": hosted.generation, "committed": False})
+    return answer({"index": hosted.name, **counts, "generation": hosted.generation, "committed": False})
 
 
 async def _receive(request: Request, service: Service, file: IO[bytes]) -> None:
@@ -61,22 +59,23 @@ async def _receive(request: Request, service: Service, file: IO[bytes]) -> None:
 @router.post("/v1/{index}/delete", response_model=None, responses=documented(WriteAnswer))
 async def delete(body: DeleteBody, service: InService, hosted: InIndex, commit: bool = True) -> Response:
     """Delete documents by id or by filter; ids that are not there are no error."""
-    deletion = await service.read(writes.check_deletion, hosted, body.ids, body.filter)
-    return await _delete(service, hosted, deletion, commit)
+    return await _delete(service, hosted, body, commit)
 
 
 @router.delete("/v1/{index}/doc/{docid:path}", response_model=None, responses=documented(WriteAnswer))
 async def delete_one(docid: str, service: InService, hosted: InIndex, commit: bool = True) -> Response:
     """Delete a document; one that is not there is no error."""
-    return await _delete(service, hosted, {"ids": [docid]}, commit)
+    return await _delete(service, hosted, DeleteBody(ids=[docid], filter=None), commit)
 
 
-async def _delete(service: Service, hosted: Hosted, deletion: dict[str, object], commit: bool) -> Response:
+async def _delete(service: Service, hosted: Hosted, body: DeleteBody, commit: bool) -> Response:
     staging, limits = service.staging(hosted), service.settings.limits
+    deletion, count = await service.read(writes.check_deletion, hosted, body.ids, body.filter)
     if commit:
         return answer(await service.write(writes.commit, hosted, staging, limits, None, deletion))
     await service.read(staging.keep_deletion, deletion)
-    return answer({"index": hosted.name, "staged": 1, "generation": hosted.generation, "committed": False})
+    staged = {"staged": 1, "deleted": count, "generation": hosted.generation, "committed": False}
+    return answer({"index": hosted.name, **staged})
 
 
 @router.post("/v1/{index}/commit", response_model=None, responses=documented(WriteAnswer))

@@ -9,14 +9,21 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from vizsla.retrievers import RerankedRetriever
 from vizsla.runs import Retriever, document_id
-from vizsla.server.answers import JudgementAnswer, JudgementsAnswer, MeasuresAnswer, documented
-from vizsla.server.bodies import JudgementBody, MeasuresBody, SystemBody
 from vizsla.server.errors import NotFoundError, RequestError
+from vizsla.server.gate import check_judge
 from vizsla.server.hosting import Hosted
 from vizsla.server.judgements import JudgedQuery, measures
-from vizsla.server.limits import check_query_text
-from vizsla.server.rights import check_judge
 from vizsla.server.routes import InIndex, InService, answer
+from vizsla.server.schemas import (
+    JudgementAnswer,
+    JudgementBody,
+    JudgementsAnswer,
+    MeasuresAnswer,
+    MeasuresBody,
+    SystemBody,
+    documented,
+)
+from vizsla.server.searching import check_query_text
 from vizsla.server.service import Service
 
 

@@ -10,11 +10,11 @@ from fastapi import APIRouter, Request, Response
 
 import vizsla
 from vizsla.models import SparseComponent
-from vizsla.server.answers import IndexAnswer, IndexesAnswer, StatusAnswer, documented
 from vizsla.server.errors import NotFoundError
 from vizsla.server.hosting import Hosted
 from vizsla.server.metrics import CONTENT_TYPE
 from vizsla.server.routes import InIndex, InService, answer
+from vizsla.server.schemas import IndexAnswer, IndexesAnswer, StatusAnswer, documented
 from vizsla.server.service import Service
 
 router = APIRouter(tags=["Operations"])

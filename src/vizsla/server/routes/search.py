@@ -7,24 +7,25 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from vizsla.runs import document_id
-from vizsla.server.answers import (
+from vizsla.server.errors import NotFoundError, RequestError
+from vizsla.server.hosting import Hosted
+from vizsla.server.routes import InIndex, InService, answer, ready
+from vizsla.server.schemas import (
     Candidates,
     DocumentsAnswer,
+    DocumentsBody,
     ExplainAnswer,
+    ExplainBody,
     SearchAnswer,
+    SearchBody,
+    SearchParameters,
     StoredDocument,
     SuggestAnswer,
     TermsAnswer,
     documented,
+    json_bytes,
 )
-from vizsla.server.bodies import DocumentsBody, ExplainBody, SearchBody, SearchParameters
-from vizsla.server.errors import NotFoundError, RequestError
-from vizsla.server.hosting import Hosted
-from vizsla.server.json_text import json_bytes
-from vizsla.server.limits import check_query_text
-from vizsla.server.plans import answer_parameters, answer_search, parsed_filter
-from vizsla.server.routes import InIndex, InService, answer, ready
-from vizsla.server.served import suggest, term_statistics
+from vizsla.server.searching import answer_parameters, answer_search, check_query_text, parsed_filter
 
 router = APIRouter(tags=["Search"])
 
@@ -32,7 +33,7 @@ router = APIRouter(tags=["Search"])
 @router.get("/v1/{index}/search", response_model=None, responses=documented(Candidates))
 async def search(
     service: InService, hosted: InIndex, parameters: Annotated[SearchParameters, Query()]
-) -> Response:  # `shortcut` answers before a request gets here
+) -> Response:  # `Shortcut` answers before a request gets here
     """Search with one query; request and answer are those of Anserini's and Pyserini's servers."""
     return ready(await answer_parameters(service, hosted, parameters))
 
@@ -90,7 +91,7 @@ def _explained(hosted: Hosted, body: ExplainBody) -> dict[str, Any]:
 async def terms(text: str, service: InService, hosted: InIndex) -> Response:
     """How common the terms of a text are in the collection."""
     check_query_text(service.settings.limits, text)
-    found = await service.read(term_statistics, hosted.index, text)
+    found = await service.read(hosted.index.term_statistics, text)
     rows = [row._asdict() for row in found]
     return answer({"index": hosted.name, "generation": hosted.generation, "terms": rows})
 
@@ -103,6 +104,6 @@ async def suggestions(
     limit = service.settings.limits.query_characters
     if len(prefix) > limit:
         raise RequestError(f"the prefix has {len(prefix)} characters, and this server reads {limit}")
-    found = await service.read(suggest, hosted.index, prefix, size)
+    found = await service.read(hosted.index.suggest, prefix, size)
     rows = [{"text": s.text, "documents": s.documents} for s in found]
     return answer({"index": hosted.name, "prefix": prefix, "suggestions": rows})

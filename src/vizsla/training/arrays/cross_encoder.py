@@ -15,10 +15,8 @@ from torch import Tensor
 from vizsla.errors import InputError, VizslaError
 from vizsla.neural.chunks import packed
 from vizsla.neural.heads.cross import LEAST, joint_pairs
-from vizsla.training.arrays.batch import TrainingBatch
 from vizsla.training.arrays.dev_set import Assemble, Encode, numbered_folders
-from vizsla.training.arrays.mined_pairs import MinedPairs
-from vizsla.training.arrays.scored_pairs import ScoredPairs, open_pairs
+from vizsla.training.arrays.pairs import MinedPairs, ScoredPairs, TrainingBatch, open_pairs
 from vizsla.training.arrays.token_corpus import TokenCorpus
 
 _DEPTH = 10  # of the measures

@@ -1,8 +1,8 @@
-"""Dev sets: judged queries that a network is evaluated on during training."""
+"""Dev sets: judged queries, or a teacher's first documents, that a network is evaluated on during training."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,10 +13,8 @@ from torch import Tensor
 
 from vizsla.errors import InputError
 from vizsla.neural.chunks import Batch, Chunk, packed
-from vizsla.training.arrays.max_sim import scores_of
-from vizsla.training.arrays.sparse_rows import SparseRows
-from vizsla.training.arrays.special_tokens import with_special_tokens
-from vizsla.training.arrays.token_corpus import TokenCorpus
+from vizsla.training.arrays.products import SparseRows, inner_products, scores_of
+from vizsla.training.arrays.token_corpus import TokenCorpus, with_special_tokens
 
 _TOKENS = 65_536  # encoded at once
 _BLOCK = 2048  # documents scored at once
@@ -163,3 +161,92 @@ def numbered_folders(folder: Path, prefix: str) -> list[Path]:
 
 def _blocks(size: int) -> list[tuple[int, int]]:
     return [(first, min(first + _BLOCK, size)) for first in range(0, size, _BLOCK)]
+
+
+_FIRST = "first.npy"
+
+
+@dataclass(frozen=True, eq=False)
+class ImitationDev:
+    """Questions, and a pool of documents: for each question the teacher's first document and one of its last."""
+
+    name: str
+    queries: TokenCorpus
+    documents: TokenCorpus
+    """The pool, each document once."""
+    first: np.ndarray
+    """[queries] which document of the pool the teacher ranks first."""
+    max_query_length: int = 64
+    max_document_length: int = 224
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        queries: TokenCorpus,
+        collection: TokenCorpus,
+        first: np.ndarray,
+        last: np.ndarray,
+        *,
+        max_query_length: int = 64,
+        max_document_length: int = 224,
+    ) -> ImitationDev:
+        """From the numbers of the teacher's documents in a collection: its first for each query, and one of its last.
+
+        >>> texts = TokenCorpus.pack([[7], [8], [9], [6]])
+        >>> dev = ImitationDev.of("dev", TokenCorpus.pack([[7], [9]]), texts, np.array([0, 2]), np.array([2, 3]))
+        >>> len(dev.documents), dev.first.tolist()
+        (3, [0, 1])
+        """
+        pool = np.unique(np.concatenate([first, last]))
+        documents = TokenCorpus.of([collection[number] for number in pool.tolist()])
+        return cls(name, queries, documents, np.searchsorted(pool, first), max_query_length, max_document_length)
+
+    def save(self, folder: str | Path) -> None:
+        """Write all arrays into a folder."""
+        path = Path(folder)
+        self.documents.save(path / "documents")
+        self.queries.save(path / "queries")
+        np.save(path / _FIRST, self.first, allow_pickle=False)
+        (path / _NAME).write_text(self.name, "utf-8")
+
+    @classmethod
+    def open(cls, folder: str | Path, *, max_query_length: int = 64, max_document_length: int = 224) -> ImitationDev:
+        """A saved dev set."""
+        path = Path(folder)
+        try:
+            first, name = np.load(path / _FIRST, allow_pickle=False), (path / _NAME).read_text("utf-8")
+        except (FileNotFoundError, ValueError):
+            raise InputError(f"there is no dev set here (no {_FIRST} and {_NAME})", file=str(folder)) from None
+        documents, queries = TokenCorpus.open(path / "documents"), TokenCorpus.open(path / "queries")
+        return cls(name, queries, documents, first, max_query_length, max_document_length)
+
+    @torch.no_grad()
+    def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
+        """The mean reciprocal rank of the teacher's first document in the pool; of equal scores the worst rank."""
+
+        def vectors(texts: TokenCorpus, side: int, max_length: int) -> Tensor:
+            read = with_special_tokens(texts, range(len(texts)), device, max_length=max_length)
+            batch = packed(*read, _TOKENS, side)
+            made: Tensor = assemble([encode(chunk) for chunk in batch.chunks], batch)
+            return made
+
+        queries = vectors(self.queries, 0, self.max_query_length)
+        scores = inner_products(queries, vectors(self.documents, 1, self.max_document_length))
+        own = scores.gather(1, torch.from_numpy(np.asarray(self.first, np.int64)).to(device)[:, None])
+        ranks = (scores >= own).sum(1)
+        return {f"{self.name} MRR": float((1 / ranks.double()).mean())}
+
+
+_ENCODED = 4096  # texts whose vectors are made at once
+
+
+@torch.no_grad()
+def text_vectors(
+    texts: TokenCorpus, side: int, max_length: int, encode: Encode, assemble: Assemble, device: torch.device
+) -> Iterator[Any]:
+    """What `assemble` makes of texts in order, block by block; `side`: 0 for queries, 1 for documents."""
+    for first in range(0, len(texts), _ENCODED):
+        chosen = range(first, min(first + _ENCODED, len(texts)))
+        batch = packed(*with_special_tokens(texts, chosen, device, max_length=max_length), _TOKENS, side)
+        yield assemble([encode(chunk) for chunk in batch.chunks], batch)

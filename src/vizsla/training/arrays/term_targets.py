@@ -13,12 +13,11 @@ from torch import Tensor
 
 from vizsla.errors import VizslaError
 from vizsla.neural.chunks import packed
-from vizsla.training.arrays.batch import TrainingBatch
+from vizsla.npz import read_arrays, save_arrays
 from vizsla.training.arrays.dev_set import Assemble, Encode, found, mean_ndcg
-from vizsla.training.arrays.files import read_arrays, save_arrays
+from vizsla.training.arrays.pairs import TrainingBatch
 from vizsla.training.arrays.products import SparseMatrix, sparse_product
-from vizsla.training.arrays.special_tokens import with_special_tokens
-from vizsla.training.arrays.token_corpus import TokenCorpus
+from vizsla.training.arrays.token_corpus import TokenCorpus, with_special_tokens
 from vizsla.training.settings import CountSettings
 
 _TOKENS = 65_536  # of dev documents, encoded at once

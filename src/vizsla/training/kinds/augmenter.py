@@ -1,30 +1,319 @@
-"""Augmenters: small encoders that expand BM25's queries, trained through BM25's own score."""
+"""Augmenters: small encoders that expand BM25's queries, trained through BM25's own score; and their data."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, VizslaError
-from vizsla.models import Augmenter, LearnedSparse
+from vizsla.models import BM25, Augmenter, LearnedSparse, Model, Reranker, count_statistics, field_text
+from vizsla.models.augmenter import read_query
 from vizsla.text import Analyzer
-from vizsla.training.inputs import TrainingData, TrainingInputs
-from vizsla.training.kind import TRAINED_KINDS, TrainedKind
-from vizsla.training.prepare.augmenter import AugmenterDataSettings, TermVocabulary, augmenter_data
+from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingData, TrainingInputs
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder
-from vizsla.training.prepare.teacher import check_loss
+from vizsla.training.prepare.judged import judgement_rows, positives_and_negatives
+from vizsla.training.prepare.teacher import (
+    MarginSquares,
+    TeacherSettings,
+    answer_scores,
+    check_loss,
+    open_teachers,
+    teacher_factor,
+)
 from vizsla.training.prepare.writing import SAMPLE, write_network
-from vizsla.training.schema import setting
-from vizsla.training.settings import AugmenterLoss, TrainingSettings, require_at_least, require_one_of
+from vizsla.training.settings import AugmenterLoss, TrainingSettings, require_at_least, require_one_of, setting
 
 if TYPE_CHECKING:
     from vizsla.neural.chunks import Batch
-    from vizsla.training.arrays.augmenter import AugmenterData
+    from vizsla.training.arrays.augmenter import AugmenterData, AugmenterDev, AugmenterPairs, BM25Rows, QueryTerms
     from vizsla.training.arrays.token_corpus import TokenCorpus
     from vizsla.training.loop.objectives import Objective
+
+_SAMPLED_DOCUMENTS = 20_000  # of a data set, to see which word a term most often is
+_UNKNOWN_PIECE = 100
+_SCORES = ("positive_scores", "negative_scores")
+
+
+@dataclass(frozen=True)
+class TermVocabulary:
+    """The terms that an augmenter can add to queries, and the scoring it is trained through."""
+
+    unit: str = setting("words", "words as BM25's analyzer makes them, or BERT's pieces")
+    analyzer: str = setting("lucene-english", "analyzer of the index, for words")
+    scoring: str = setting("bm25", "bm25, or bag for plain bags of words, to compare with")
+    k1_factor: bool = setting(False, "multiply scores by k1 + 1, as the paper does: same ranking, sharper loss")
+    size: int = setting(30_000, "terms that can be added, the most frequent")
+    min_df: int = setting(2, "documents that a term must be in at least")
+    max_df: float = setting(0.2, "share of documents that a term may be in at most")
+
+    def __post_init__(self) -> None:
+        require_one_of("vocabulary.unit", self.unit, ("words", "pieces"))
+        require_one_of("vocabulary.scoring", self.scoring, ("bm25", "bag"))
+        if self.k1_factor and self.scoring == "bag":
+            raise VizslaError("vocabulary.k1_factor is a factor of BM25; set vocabulary.scoring=bm25")
+        require_at_least(self, "vocabulary", 1, "size", "min_df")
+        require_at_least(self, "vocabulary", 0, "max_df")
+
+    @property
+    def is_word_pieces(self) -> bool:
+        """Whether terms are word pieces."""
+        return self.unit == "pieces"
+
+    @property
+    def factor(self) -> float:
+        """What the scores of `bm25` are multiplied by in training: Lucene's formula has no k1 + 1, the paper's has."""
+        return self.bm25.k1 + 1 if self.k1_factor else 1.0
+
+    @cached_property
+    def bm25(self) -> BM25:
+        """The model whose queries are augmented."""
+        variant = "bag" if self.scoring == "bag" else "lucene"
+        if self.is_word_pieces:
+            return BM25(analyzer="wordpiece", namespace="pieces", name="bm25-wp", variant=variant)
+        return BM25(analyzer=self.analyzer, variant=variant)
+
+
+@dataclass(frozen=True)
+class AugmenterDataSettings(TeacherSettings):
+    """Which queries and hard negatives of data sets are used, and whose scores are learnt."""
+
+    negatives_per_query: int = setting(4, "hard negatives drawn for a query in each step; 0 for none")
+    negatives_depth: int = setting(0, "hard negatives of a query that are used, the best; 0 for all")
+    max_queries: int = setting(0, "train queries of a data set that are used, at random; 0 for all")
+
+    def __post_init__(self) -> None:
+        require_at_least(self, "data", 0, "negatives_per_query", "negatives_depth", "max_queries")
+        self.check_teacher(self.negatives_per_query)
+
+
+@dataclass(frozen=True, eq=False)
+class CountedDataset:
+    """A data set as BM25 reads it, with the document frequency of each term."""
+
+    dataset: BeirDataset
+    documents: list[Document]
+    vectors: Any
+    terms: list[str]
+    frequencies: np.ndarray
+    statistics: Any
+
+    @classmethod
+    def read(cls, dataset: BeirDataset, bm25: BM25) -> CountedDataset:
+        """Read all documents of a data set."""
+        documents = list(dataset.documents())
+        stored = bm25.document_encoder().encode([d.content for d in documents])
+        statistics = count_statistics(stored)
+        vectors = bm25.weigh(stored, statistics)
+        terms = [vectors.vocabulary[i][1] for i in range(len(vectors.vocabulary))]
+        return cls(dataset, documents, vectors, terms, statistics.document_frequencies(terms), statistics)
+
+
+def chosen_terms(datasets: Sequence[CountedDataset], vocabulary: TermVocabulary, pieces: Analyzer) -> list[str]:
+    """The terms that can be added."""
+    if vocabulary.is_word_pieces:
+        return list(pieces.tokenizer.vocabulary)  # type: ignore[attr-defined]
+    total: dict[str, float] = defaultdict(float)
+    for one in datasets:
+        count = one.statistics.documents
+        for term, frequency in zip(one.terms, one.frequencies.tolist(), strict=True):
+            frequent_enough = vocabulary.min_df <= frequency <= vocabulary.max_df * count
+            if frequent_enough and len(term) > 1 and not term.isdigit():
+                total[term] += frequency / count**0.5  # so that a large collection does not provide all terms
+    return sorted(total, key=lambda term: -total[term])[: vocabulary.size]
+
+
+def surface_pieces(
+    datasets: Sequence[CountedDataset], terms: Sequence[str], vocabulary: TermVocabulary, pieces: Analyzer
+) -> list[list[int]]:
+    """For each term the word pieces of the word it most often is, since encoders do not know stems."""
+    if vocabulary.is_word_pieces:
+        return [[i] for i in range(len(terms))]
+    wanted = set(terms)
+    words: dict[str, Counter[str]] = {}
+    analyzer, fields = vocabulary.bm25.text_analyzer, vocabulary.bm25.fields
+    for one in datasets:
+        step = max(1, len(one.documents) // _SAMPLED_DOCUMENTS)
+        for document in one.documents[::step]:
+            text = field_text(document.content, fields)
+            for token in analyzer.tokens(text):
+                if token.term in wanted:
+                    words.setdefault(token.term, Counter())[text[token.start : token.end].lower()] += 1
+    surface = [words[t].most_common(1)[0][0] if t in words else t for t in terms]
+    return [ids or [_UNKNOWN_PIECE] for ids in pieces.tokenizer.ids(surface)]  # type: ignore[attr-defined]
+
+
+def bm25_rows(dataset: CountedDataset, bm25: BM25, columns: Mapping[str, int], factor: float = 1.0) -> BM25Rows:
+    """The documents of a data set over the terms that have a column; their weights are multiplied by `factor`."""
+    from vizsla.training.arrays.augmenter import BM25Rows
+    from vizsla.training.arrays.products import SparseRows
+
+    column_of = np.array([columns.get(term, -1) for term in dataset.terms], np.int64)
+    has_column = column_of[dataset.vectors.indices] >= 0
+    pointers = np.concatenate([[0], np.cumsum(has_column)])[dataset.vectors.pointers]
+    terms = column_of[dataset.vectors.indices][has_column].astype(np.int32)
+    weights = (factor * dataset.vectors.values[has_column]).astype(np.float32)
+    rows = SparseRows(pointers, terms, weights)
+    idf, document_share = (np.zeros(len(columns), np.float32) for _ in range(2))
+    used, count = (column_of >= 0) & (dataset.frequencies > 0), dataset.statistics.documents
+    idf[column_of[used]] = bm25.term_factors(dataset.frequencies[used], count)
+    document_share[column_of[used]] = dataset.frequencies[used] / count
+    return BM25Rows(rows, idf, document_share)
+
+
+def sampled_queries(texts: dict[str, str], count: int) -> dict[str, str]:
+    """`count` random queries in their order; 0 for all."""
+    if not 0 < count < len(texts):
+        return texts
+    chosen = np.sort(np.random.default_rng(0).permutation(len(texts))[:count])
+    names = list(texts)
+    return {names[i]: texts[names[i]] for i in chosen}
+
+
+class SplitQueries(NamedTuple):
+    """The queries of a split: their texts by id, their token ids, and the terms in them."""
+
+    texts: dict[str, str]
+    tokens: TokenCorpus
+    terms: QueryTerms
+
+
+class DatasetArrays:
+    """The queries and documents of one data set over the same terms.
+
+    The first columns are the terms that can be added; further terms of queries get columns behind them.
+    """
+
+    def __init__(
+        self, dataset: CountedDataset, terms: Sequence[str], vocabulary: TermVocabulary,
+        settings: AugmenterDataSettings, pieces: Analyzer, splits: Sequence[str],
+    ) -> None:  # fmt: skip
+        self.dataset, self.vocabulary, self.settings, self.pieces = dataset, vocabulary, settings, pieces
+        self.columns = {term: i for i, term in enumerate(terms)}
+        self.queries: dict[str, SplitQueries] = {}
+        for split in splits:
+            texts = dataset.dataset.queries_of(dataset.dataset.qrels(split))
+            if split == "train":
+                texts = sampled_queries(texts, settings.max_queries)
+            self.queries[split] = self._read_queries(texts)
+        self.collection = bm25_rows(dataset, vocabulary.bm25, self.columns, vocabulary.factor)
+
+    def _read_queries(self, texts: dict[str, str]) -> SplitQueries:
+        from vizsla.training.arrays.augmenter import MAX_QUERY_LENGTH, UNREAD, QueryTerms
+        from vizsla.training.arrays.token_corpus import TokenCorpus
+
+        ids, pairs = [], []
+        for text in texts.values():
+            tokens, own = read_query(text, self.vocabulary.bm25.text_analyzer, self.pieces, MAX_QUERY_LENGTH)
+            ids.append(np.array(tokens, np.int64))
+            columns = [(self.columns.setdefault(term, len(self.columns)), places) for term, places in own.items()]
+            pairs.append([(place, column) for column, places in columns for place in places or [UNREAD]])
+        return SplitQueries(texts, TokenCorpus.of(ids), QueryTerms.of(pairs))
+
+    def pairs(
+        self, split: str = "train", teachers: Sequence[Model | Reranker] = (), scores: Path = Path()
+    ) -> AugmenterPairs:
+        """The judged queries with their positives and hard negatives; other documents are left out.
+
+        `teachers`: what scores the queries with both; their scores are kept beside the file `scores`.
+        """
+        from vizsla.training.arrays.augmenter import AugmenterPairs
+        from vizsla.training.arrays.token_corpus import TokenCorpus
+
+        texts, queries, own = self.queries[split]
+        bm25 = replace(self.vocabulary.bm25, variant="lucene")
+        positives, ranked = positives_and_negatives(self.dataset.documents, texts, self.dataset.dataset, split, bm25)
+        negatives = TokenCorpus.of([ranked[i][: self.settings.negatives_depth or None] for i in range(len(ranked))])
+        given: tuple[np.ndarray | None, np.ndarray | None] = None, None
+        if teachers:
+            given = answer_scores(self.dataset.documents, list(texts.values()), positives, negatives, teachers, scores)
+        used, numbers = np.unique(np.concatenate([positives.ids, negatives.ids]), return_inverse=True)
+        positive_numbers, negative_numbers = np.split(numbers, [len(positives.ids)])
+        return AugmenterPairs(
+            self.collection.only(used),
+            queries,
+            own,
+            TokenCorpus(positive_numbers, positives.offsets),
+            TokenCorpus(negative_numbers, negatives.offsets),
+            self.settings.negatives_per_query,
+            *given,
+        )
+
+    def dev(self, max_added_terms: int, split: str = "dev") -> AugmenterDev:
+        """The judged queries of a dev split."""
+        from vizsla.training.arrays.augmenter import AugmenterDev
+
+        texts, queries, own = self.queries[split]
+        judgements = judgement_rows(self.dataset.documents, texts, self.dataset.dataset.qrels(split))
+        return AugmenterDev(self.dataset.dataset.name, self.collection, queries, own, judgements, max_added_terms)
+
+
+def augmenter_data(
+    inputs: TrainingInputs,
+    vocabulary: TermVocabulary,
+    settings: AugmenterDataSettings,
+    pieces: Analyzer,
+    *,
+    max_added_terms: int,
+    tied_head: bool,
+    folder: Path = Path(),
+) -> AugmenterData:
+    """The train queries of data sets, the dev queries of the same or others, and the terms that can be added.
+
+    The scores of a teacher are kept in the folder, so that a run that was stopped there goes on.
+    """
+    from vizsla.training.arrays.augmenter import AugmenterData
+    from vizsla.training.arrays.token_corpus import TokenCorpus
+
+    by_folder = {d.folder.resolve(): d for d in [*inputs.datasets, *inputs.dev]}
+    counted_sets = {path: CountedDataset.read(d, vocabulary.bm25) for path, d in by_folder.items()}
+    train, dev = ([d.folder.resolve() for d in datasets] for datasets in (inputs.datasets, inputs.dev))
+    train_sets = [counted_sets[path] for path in train]
+    terms = chosen_terms(train_sets, vocabulary, pieces)
+    if not terms:
+        raise VizslaError(
+            f"no word is in {vocabulary.min_df} documents or more and in at most {vocabulary.max_df:g} of all, so none "
+            "can be added; try --set vocabulary.max_df=1.0"
+        )
+    arrays = {}
+    for path, one in counted_sets.items():
+        splits = [split for split, folders in (("train", train), ("dev", dev)) if path in folders]
+        arrays[path] = DatasetArrays(one, terms, vocabulary, settings, pieces, splits)
+    words = None if tied_head else TokenCorpus.pack(surface_pieces(train_sets, terms, vocabulary, pieces))
+    teachers = open_teachers(settings.teacher) if settings.teacher else ()
+    pairs = [
+        arrays[path].pairs(teachers=teachers, scores=folder / f"teacher-{number}.scores")
+        for number, path in enumerate(train)
+    ]
+    _check_answers(train, pairs)
+    pairs = _scaled(pairs, settings) if settings.teacher else pairs
+    return AugmenterData(terms, words, pairs, [arrays[path].dev(max_added_terms) for path in dev])
+
+
+def _check_answers(folders: Sequence[Path], pairs: Sequence[AugmenterPairs]) -> None:
+    for path, one in zip(folders, pairs, strict=True):
+        if not len(one.usable):
+            raise VizslaError(f"{path}: no train query has an answer among the documents")
+
+
+def _scaled(pairs: Sequence[AugmenterPairs], settings: AugmenterDataSettings) -> list[AugmenterPairs]:
+    """Pairs of all data sets with the teacher's scores multiplied as the settings say."""
+    sizes = [
+        MarginSquares.of(one.positives, one.negatives, one.positive_scores, one.negative_scores)
+        for one in pairs
+        if one.positive_scores is not None and one.negative_scores is not None
+    ]
+    factor = teacher_factor(settings, sizes)
+    return [
+        replace(one, **{name: (factor * getattr(one, name)).astype(np.float32) for name in _SCORES}) for one in pairs
+    ]
+
 
 FREE, TIED, NARROW = "free", "tied", "narrow"
 _NEVER = -1e4  # the bias of a term that no document contains
@@ -163,8 +452,8 @@ class AugmenterKind(TrainedKind[AugmenterSettings]):
         """Write the augmenter in 8 bits."""
         import torch
 
-        from vizsla.training.arrays.bm25_rows import MAX_QUERY_LENGTH
-        from vizsla.training.arrays.special_tokens import sample_of
+        from vizsla.training.arrays.augmenter import MAX_QUERY_LENGTH
+        from vizsla.training.arrays.token_corpus import sample_of
 
         data, bm25 = self._open(folder), self.settings.vocabulary.bm25
         network = network.cpu().eval()
@@ -216,8 +505,8 @@ def augmenter_network(encoder: Any, data: AugmenterData, settings: AugmenterNetw
 
 def _texts(corpus: TokenCorpus, count: int) -> Batch:
     from vizsla.neural.chunks import packed
-    from vizsla.training.arrays.bm25_rows import MAX_QUERY_LENGTH
-    from vizsla.training.arrays.special_tokens import with_special_tokens
+    from vizsla.training.arrays.augmenter import MAX_QUERY_LENGTH
+    from vizsla.training.arrays.token_corpus import with_special_tokens
 
     chosen = range(min(len(corpus), count))
     return packed(*with_special_tokens(corpus, chosen, "cpu", max_length=MAX_QUERY_LENGTH), _CHUNK)

@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Any, get_args
 from vizsla.errors import VizslaError
 from vizsla.models import Coil, Model
 from vizsla.neural.onnx_graph import Precision
-from vizsla.training.inputs import TrainingData
-from vizsla.training.kind import TRAINED_KINDS
+from vizsla.training.kind import TRAINED_KINDS, TrainingData
 from vizsla.training.kinds.dense import DenseCropSource
 from vizsla.training.kinds.pairs import PairKind
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, load_network
 from vizsla.training.prepare.sources import GeneratedSource, JudgedSource
 from vizsla.training.prepare.teacher import check_loss
 from vizsla.training.prepare.writing import SAMPLE, write_network
-from vizsla.training.schema import setting
 from vizsla.training.settings import (
     ContrastiveLoss,
     TrainingSettings,
     require_at_least,
     require_one_of,
+    setting,
 )
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ class CoilKind(PairKind[CoilSettings]):
     def open_data(self, folder: Path) -> TrainingData:
         """The pairs and the dev sets."""
         from vizsla.training.arrays.dev_set import numbered_folders
-        from vizsla.training.arrays.token_matches import CoilDevSet
+        from vizsla.training.loop.coil import CoilDevSet
 
         data = self.settings.data
         places = numbered_folders(folder, "dev")
@@ -104,7 +103,7 @@ class CoilKind(PairKind[CoilSettings]):
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
         """Write the model to search with, and its encoder in floats as other libraries open it."""
         from vizsla.neural.layouts import save_layout
-        from vizsla.training.arrays.special_tokens import sample_of
+        from vizsla.training.arrays.token_corpus import sample_of
 
         data = self.settings.data
         network = network.cpu().eval()

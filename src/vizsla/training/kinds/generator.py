@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -9,28 +10,152 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vizsla.errors import VizslaError
+from vizsla.datasets import BeirDataset, Document
+from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.evaluation.answer_matching import has_answer
+from vizsla.expansion.records import queries_of
+from vizsla.models import field_text
 from vizsla.models.generator import TextGenerator, generator_folder, open_generator
 from vizsla.neural.checkpoints.bart import bart_checkpoint, is_plain_bart, read_quantised, start_arrays, write_quantised
 from vizsla.neural.checkpoints.generator import TASKS, GeneratorCheckpoint
 from vizsla.neural.weights import has_weights, read_checkpoint
-from vizsla.training.inputs import TrainingData, TrainingInputs
-from vizsla.training.kind import TRAINED_KINDS, TrainedKind
+from vizsla.text.sentences import sentences_of
+from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingData, TrainingInputs
 from vizsla.training.prepare.base_model import Base
-from vizsla.training.prepare.gar import GAR_TASKS, gar_pairs
-from vizsla.training.prepare.generation import (
-    TextPairs,
-    concatenated,
-    documents_and_queries,
-    generation_pairs,
-    passages_and_queries,
-)
+from vizsla.training.prepare.texts import FIELDS
 from vizsla.training.prepare.writing import SAMPLE
-from vizsla.training.schema import setting
-from vizsla.training.settings import TrainingSettings, require_at_least, require_one_of
+from vizsla.training.settings import TrainingSettings, require_at_least, require_one_of, setting
 
 if TYPE_CHECKING:
+    from vizsla.training.arrays.generation import GenerationPairs
     from vizsla.training.loop.objectives import Objective
+
+GAR_TASKS = ("answer", "sentence", "title")
+SEPARATOR = " *** "
+"""Stands between titles, as in the texts that GAR's authors generated."""
+
+
+def gar_pairs(dataset: BeirDataset, split: str, task: str) -> Iterator[tuple[str, str]]:
+    """The questions of a split, each with what a generator of a task is to write.
+
+    `answer`: the first answer of the question (`metadata.answers`). `sentence`: the first sentence of a relevant
+    passage that holds an answer. `title`: the titles of all relevant passages. A question without it is left out.
+    """
+    if task not in GAR_TASKS:
+        raise UnknownNameError("task of GAR", task, GAR_TASKS)
+    qrels, answers = dataset.qrels(split), dataset.answers()
+    questions = dataset.queries_of(qrels)
+    if task != "title" and not any(answers.get(question) for question in questions):
+        raise InputError(f"no question of {split} has answers (metadata.answers)", file=str(dataset.folder))
+    if task == "answer":
+        outputs = {question: _first_answer(answers.get(question, ())) for question in questions}
+    else:
+        outputs = _from_passages(dataset, task, split, questions, answers)
+    for question, text in questions.items():
+        if outputs.get(question):
+            yield text, outputs[question]
+
+
+def _first_answer(answers: Sequence[str]) -> str:
+    return next((answer.strip() for answer in answers if answer.strip()), "")
+
+
+def _from_passages(
+    dataset: BeirDataset, task: str, split: str, questions: Mapping[str, str], answers: Mapping[str, Sequence[str]]
+) -> dict[str, str]:
+    """What the relevant passages of each question give."""
+    judged, named = dataset.qrels(split).judgements, dataset.hard_negatives(split)
+    relevant = {}
+    for question in questions:
+        also = named[question].positives if question in named else ()
+        relevant[question] = list(dict.fromkeys([*(d for d, grade in judged[question].items() if grade > 0), *also]))
+    wanted = {passage for passages in relevant.values() for passage in passages}
+    known = {document.id: document for document in dataset.documents() if document.id in wanted}
+    outputs = {}
+    for question, passages in relevant.items():
+        found = [known[passage] for passage in passages if passage in known]
+        outputs[question] = _titles(found) if task == "title" else _sentence(found, answers.get(question, ()))
+    return outputs
+
+
+def _titles(passages: Sequence[Document]) -> str:
+    titles = (field_text(passage.content, ("title",)).strip() for passage in passages)
+    return SEPARATOR.join(dict.fromkeys(title for title in titles if title))
+
+
+def _sentence(passages: Sequence[Document], answers: Sequence[str]) -> str:
+    """The first sentence with an answer; nothing if none has one."""
+    texts = (field_text(passage.content, ("text",)) for passage in passages)
+    sentences = (sentence for text in texts for sentence in sentences_of(text))
+    return next((" ".join(s.split()) for s in sentences if has_answer(s, answers)), "")
+
+
+TextPairs = Callable[[BeirDataset, str], Iterator[tuple[str, str]]]
+"""The inputs and targets of a split of a data set."""
+
+
+def passages_and_queries(dataset: BeirDataset, split: str) -> Iterator[tuple[str, str]]:
+    """Each passage that answers a judged query, with the query; the pairs of a passage follow one another."""
+    qrels = dataset.qrels(split)
+    queries = dataset.queries_of(qrels)
+    answered: dict[str, list[str]] = {}
+    for query in queries:
+        for name, grade in qrels.judgements[query].items():
+            if grade > 0:
+                answered.setdefault(name, []).append(query)
+    for document in dataset.documents():
+        text = field_text(document.content, FIELDS)
+        for query in answered.get(document.id, ()) if text.strip() else ():
+            if queries[query].strip():
+                yield text, queries[query]
+
+
+def documents_and_queries(documents: Iterable[Document]) -> Iterator[tuple[str, str]]:
+    """Each document with each of the queries that were generated for it."""
+    for document in documents:
+        text = field_text(document.content, FIELDS)
+        for query in queries_of(document) if text.strip() else ():
+            if query.strip():
+                yield text, query
+
+
+def generation_pairs(
+    texts: Iterable[tuple[str, str]], checkpoint: GeneratorCheckpoint, target_length: int, name: str = ""
+) -> GenerationPairs:
+    """Pairs as token ids; inputs that follow one another and are equal are kept once."""
+    from vizsla.training.arrays.generation import GenerationPairs
+    from vizsla.training.arrays.token_corpus import TokenCorpus
+
+    inputs: list[str] = []
+    targets: list[str] = []
+    rows: list[int] = []
+    for source, target in texts:
+        if not inputs or inputs[-1] != source:
+            inputs.append(source)
+        rows.append(len(inputs) - 1)
+        targets.append(target)
+    if not targets:
+        raise VizslaError(f"{name}: there is no pair of an input and a text to write")
+    return GenerationPairs(
+        TokenCorpus.of(checkpoint.inputs(inputs)).narrow(),
+        TokenCorpus.of(checkpoint.targets(targets, target_length)).narrow(),
+        np.array(rows, np.int64),
+        name,
+    )
+
+
+def concatenated(several: list[GenerationPairs]) -> GenerationPairs:
+    """Pairs of several data sets as pairs of one."""
+    from vizsla.training.arrays.generation import GenerationPairs
+    from vizsla.training.arrays.token_corpus import TokenCorpus
+
+    before = np.cumsum([0, *(len(pairs.inputs) for pairs in several)])
+    return GenerationPairs(
+        TokenCorpus.concatenate([pairs.inputs for pairs in several]),
+        TokenCorpus.concatenate([pairs.targets for pairs in several]),
+        np.concatenate([pairs.rows + first for pairs, first in zip(several, before[:-1], strict=True)]),
+    )
+
 
 _PAIRS = "pairs"
 _DEV_PAIRS = 2000  # of a data set that the likelihood is measured on

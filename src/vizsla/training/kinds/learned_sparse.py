@@ -1,38 +1,106 @@
-"""Learned sparse models: BM26, uniCOIL, SPLADE and SPARTA."""
+"""Learned sparse models: BM26, uniCOIL, SPLADE and SPARTA, trained and written."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vizsla.errors import VizslaError
-from vizsla.models import Model
-from vizsla.models.sparta import LENGTH as SPARTA_LENGTH
-from vizsla.models.sparta import TERMS as SPARTA_TERMS
-from vizsla.training.inputs import TrainingData, TrainingInputs
-from vizsla.training.kind import TRAINED_KINDS
+from vizsla.models import LearnedSparse, Model
+from vizsla.models.learned_sparse import QUERIES, SPARTA_LENGTH, SPARTA_TERMS
+from vizsla.neural.chunks import SPECIAL_TOKENS
+from vizsla.neural.query_tables import PieceVectors, TermWeights
+from vizsla.text import Analyzer
+from vizsla.training.kind import TRAINED_KINDS, TrainingData, TrainingInputs
 from vizsla.training.kinds.pairs import PairKind
 from vizsla.training.prepare.base_model import SPARSE_HEADS, Base, base_sparse_network
-from vizsla.training.prepare.sources import (
-    CropSource,
-    GeneratedSource,
-    JudgedSource,
-    open_dev,
-)
-from vizsla.training.prepare.sparse_writing import write_sparse_model
+from vizsla.training.prepare.sources import CropSource, GeneratedSource, JudgedSource, open_dev
 from vizsla.training.prepare.teacher import check_loss
 from vizsla.training.prepare.texts import packed_documents
-from vizsla.training.schema import setting
-from vizsla.training.settings import SparseLoss, TrainingSettings, require_at_least, require_one_of
+from vizsla.training.prepare.writing import SAMPLE, write_network
+from vizsla.training.settings import SparseLoss, TrainingSettings, require_at_least, require_one_of, setting
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from vizsla.training.arrays.token_corpus import TokenCorpus
     from vizsla.training.loop.distributed import Distributed
     from vizsla.training.loop.objectives import Objective
     from vizsla.training.loop.trainer import Report
+
+_HEADROOM = 1.1  # of the stored range of weights, above the highest weight seen
+_TABLE_TERMS = 16  # of a piece in a table for queries
+
+
+def write_sparse_model(
+    network: Any,
+    analyzer: Analyzer,
+    corpus: TokenCorpus,
+    output: Path,
+    *,
+    name: str,
+    fields: Sequence[str],
+    query_table: bool,
+) -> None:
+    """Write a network of `SPARSE_HEADS` as a model in 8 bits, and in floats as other libraries open it.
+
+    `corpus`: documents that the scales of 8 bits are fitted on. `query_table`: also what the network makes of each word
+    piece by itself (`PieceVectors`).
+    """
+    from vizsla.neural.heads.splade import SpladeDoc
+    from vizsla.neural.layouts import save_layout
+    from vizsla.training.arrays.token_corpus import sample_of
+
+    pieces = network.eval().piece_vectors(_TABLE_TERMS) if query_table else None  # before it leaves a GPU
+    network = network.cpu()
+    length = network.encoder.config.max_position_embeddings
+    highest = _highest_weight(network, corpus, length)
+    if not highest > 0:
+        raise VizslaError(
+            "the network gives no term a weight any more; train with a lower learning rate, as in "
+            "--set training.learning_rate=1e-5"
+        )
+    sample = sample_of(corpus, SAMPLE, length)
+    reads, table = (network.documents, network.query_weights) if isinstance(network, SpladeDoc) else (network, None)
+    written = write_network(reads, output, max_weight=_HEADROOM * highest, length=length, sample=sample)
+    model = LearnedSparse(written, analyzer, fields=tuple(fields), namespace=name, name=name)
+    weights = None
+    if table is not None:
+        weights = table.detach().float().numpy()
+        model = replace(model, query_table=TermWeights.write(output / QUERIES, weights), inference_free=True)
+    elif network.kind == "sparta":
+        model = replace(model, length=min(SPARTA_LENGTH, written.length), max_terms=SPARTA_TERMS)
+    elif pieces is not None:
+        model = replace(model, query_table=_write_query_table(pieces, output / QUERIES))
+    model.save(output)
+    shutil.rmtree(output / QUERIES, ignore_errors=True)  # it has been copied under its hash
+    save_layout(reads, analyzer.tokenizer.content, output, weights)  # type: ignore[attr-defined]
+
+
+def _write_query_table(pieces: tuple[Tensor, Tensor], folder: Path) -> PieceVectors:
+    """The terms and weights of each word piece by itself, as a table; special tokens have none."""
+    terms, weights = (values.cpu().numpy().copy() for values in pieces)
+    weights[list(SPECIAL_TOKENS)] = 0
+    return PieceVectors.write(folder, terms, weights)
+
+
+def _highest_weight(network: Any, corpus: TokenCorpus, length: int) -> float:
+    """The highest weight that a network gives a term in a sample of documents."""
+    import torch
+
+    from vizsla.neural.chunks import packed
+    from vizsla.training.arrays.token_corpus import with_special_tokens
+
+    chosen = np.linspace(0, len(corpus) - 1, min(len(corpus), SAMPLE)).astype(int)
+    with torch.inference_mode():
+        batch = packed(*with_special_tokens(corpus, chosen, "cpu", max_length=length), _CHUNK, side=1)
+        return max(float(network(chunk).max()) for chunk in batch.chunks)
+
 
 _CHUNK = 1 << 14  # tokens
 _MASKED_LM_CORPUS = "corpus"
@@ -174,7 +242,7 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
     def _sparsify(self, network: Any, corpus: TokenCorpus) -> None:
         """Leave a text with few active terms."""
         from vizsla.neural.chunks import packed
-        from vizsla.training.arrays.special_tokens import with_special_tokens
+        from vizsla.training.arrays.token_corpus import with_special_tokens
 
         first = range(min(len(corpus), _SPARSIFY_TEXTS))
         device = next(network.parameters()).device

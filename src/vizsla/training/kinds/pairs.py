@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from vizsla.training.inputs import TrainingInputs
-from vizsla.training.kind import KindSettings, TrainedKind
+from vizsla.training.kind import KindSettings, TrainedKind, TrainingInputs
 from vizsla.training.prepare.base_model import Base
 from vizsla.training.prepare.sources import PairSource, prepare_dev
 

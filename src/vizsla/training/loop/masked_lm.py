@@ -13,11 +13,10 @@ from torch import Tensor
 from vizsla.neural.chunks import packed
 from vizsla.neural.heads.sparta import Sparta
 from vizsla.neural.heads.splade import Splade
-from vizsla.training.arrays.crops import CroppedPairs, Crops
-from vizsla.training.arrays.special_tokens import MASK
-from vizsla.training.arrays.token_corpus import TokenCorpus
+from vizsla.training.arrays.pairs import CroppedPairs, Crops
+from vizsla.training.arrays.token_corpus import MASK, TokenCorpus
 from vizsla.training.loop.distributed import Distributed
-from vizsla.training.loop.optimizer import adamw
+from vizsla.training.loop.trainer import adamw
 from vizsla.training.settings import TrainingSettings
 
 SHARE = 0.15  # of tokens to predict; of these, 80% are masked, 10% replaced by a random token, 10% left as they are

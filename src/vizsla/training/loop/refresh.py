@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from vizsla.training.arrays.dev_set import Assemble, Encode, found, numbered_folders
-from vizsla.training.arrays.encoding import text_vectors
-from vizsla.training.arrays.files import read_arrays, save_arrays
-from vizsla.training.arrays.max_sim import scores_of
-from vizsla.training.arrays.mined_pairs import MinedPairs
-from vizsla.training.arrays.products import sparse_rows
+from vizsla.npz import read_arrays, save_arrays
+from vizsla.training.arrays.dev_set import Assemble, Encode, found, numbered_folders, text_vectors
+from vizsla.training.arrays.pairs import MinedPairs
+from vizsla.training.arrays.products import scores_of, sparse_rows
 from vizsla.training.arrays.token_corpus import TokenCorpus
 from vizsla.training.loop.distributed import Distributed
 

@@ -1,10 +1,11 @@
-"""The training loop: batches in, a trained network out."""
+"""The training loop: batches in, a trained network out; gradient caching, the optimizer and checkpoints."""
 
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,19 +14,158 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vizsla.errors import VizslaError
+from vizsla.errors import InputError, VizslaError
 from vizsla.neural.chunks import Batch, Chunk, packed
 from vizsla.neural.encoder import PackedBert, Padded, forward_operations
-from vizsla.training.arrays.batch import BatchSource
+from vizsla.plain_data import parse_json
 from vizsla.training.arrays.dev_set import Dev
-from vizsla.training.loop.checkpoints import has_checkpoint, load_checkpoint, save_checkpoint
+from vizsla.training.arrays.pairs import BatchSource
 from vizsla.training.loop.distributed import Distributed
-from vizsla.training.loop.gradient_cache import cached_backward
 from vizsla.training.loop.objectives import ContrastiveObjective, Objective, Step
-from vizsla.training.loop.optimizer import adamw
 from vizsla.training.loop.refresh import NegativesRefresh
-from vizsla.training.schema import keys_of
-from vizsla.training.settings import TrainingSettings
+from vizsla.training.settings import TrainingSettings, keys_of
+
+
+class _RandomState:
+    """The state of the random number generators of the CPU and of a device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.cpu = torch.get_rng_state()
+        self.on_device = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+    def restore(self) -> None:
+        torch.set_rng_state(self.cpu)
+        if self.on_device is not None:
+            torch.cuda.set_rng_state(self.on_device, self.device)
+
+
+def cached_backward(
+    encode: Callable[[Chunk], Tensor],
+    sides: Sequence[Batch],
+    loss_of: Callable[..., Tensor],
+    *,
+    random: bool = True,
+    kept_chunks: int = 0,
+) -> Tensor:
+    """Accumulate the gradients of a loss over all outputs of a batch; gives the loss.
+
+    `loss_of` gets one argument per side: what `encode` made of each of its chunks. `random`: whether encoding is
+    random (dropout). `kept_chunks`: this many chunks keep their activations and are not encoded a second time.
+    """
+    outputs: list[list[Tensor]] = []
+    with_activations: list[Tensor | None] = []
+    states: list[_RandomState | None] = []
+    for side in sides:
+        side_outputs = []
+        for chunk in side.chunks:
+            states.append(_RandomState(chunk.ids.device) if random else None)
+            with torch.set_grad_enabled(len(with_activations) < kept_chunks):
+                output = encode(chunk)
+            with_activations.append(output if output.requires_grad else None)
+            side_outputs.append(output.detach().requires_grad_())
+        outputs.append(side_outputs)
+    loss = loss_of(*outputs)
+    loss.backward()  # type: ignore[no-untyped-call]
+    after = _RandomState(loss.device) if random else None
+    chunks = [chunk for side in sides for chunk in side.chunks]
+    gradients = [output.grad for side_outputs in outputs for output in side_outputs]
+    for i, (chunk, gradient, state) in enumerate(zip(chunks, gradients, states, strict=True)):
+        first, with_activations[i] = with_activations[i], None  # so that its memory is freed after its backward pass
+        if first is None and state is not None:
+            state.restore()
+        output = encode(chunk) if first is None else first
+        if output.requires_grad:  # else no parameter made it, as with queries that are word pieces without weights
+            torch.autograd.backward(output, gradient)
+    if after is not None:
+        after.restore()
+    return loss.detach()
+
+
+def adamw(network: nn.Module, settings: TrainingSettings, device: torch.device) -> torch.optim.AdamW:
+    """AdamW over all trainable parameters. Weight decay is for matrices only, not for biases, norms and single weights.
+
+    >>> groups = adamw(nn.Linear(3, 2), TrainingSettings(weight_decay=0.1), torch.device("cpu")).param_groups
+    >>> [([tuple(p.shape) for p in group["params"]], group["weight_decay"]) for group in groups]
+    [([(2, 3)], 0.1), ([(2,)], 0.0)]
+    """
+    trainable = [p for p in network.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in trainable if p.ndim > 1], "weight_decay": settings.weight_decay},
+        {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, settings.learning_rate, (0.9, 0.98), fused=device.type == "cuda")
+
+
+CHECKPOINT = "checkpoint.safetensors"
+
+
+def save_checkpoint(
+    folder: Path,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    state: dict[str, Any],
+    best: Mapping[str, Tensor],
+) -> None:
+    """Write parameters, optimizer state, the best parameters so far, and plain data about the run (`state`).
+
+    The old checkpoint stays until the new one is complete.
+    """
+    from safetensors.torch import save_file
+
+    tensors = {f"network.{n}": p.detach().cpu().contiguous() for n, p in network.named_parameters()}
+    for name, parameter in network.named_parameters():
+        for key, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"optimizer.{key}.{name}"] = torch.as_tensor(value).detach().cpu().contiguous()
+    tensors |= {f"best.{name}": value.cpu().contiguous() for name, value in best.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / (CHECKPOINT + ".partial")
+    save_file(tensors, partial, metadata={"state": json.dumps(state)})
+    with partial.open("rb") as file:
+        os.fsync(file.fileno())
+    partial.replace(folder / CHECKPOINT)
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether a folder has a checkpoint to resume from."""
+    return (folder / CHECKPOINT).is_file()
+
+
+def load_checkpoint(
+    folder: Path, network: nn.Module, optimizer: torch.optim.Optimizer
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Restore network and optimizer from a checkpoint; gives the plain data and the best parameters."""
+    from safetensors import SafetensorError, safe_open
+
+    file = folder / CHECKPOINT
+    try:
+        with safe_open(file, "pt") as tensors:
+            state: dict[str, Any] = parse_json(tensors.metadata()["state"])
+            names = set(tensors.keys())
+            best = {
+                name: tensors.get_tensor(f"best.{name}").to(parameter.device)
+                for name, parameter in network.named_parameters()
+                if f"best.{name}" in names
+            }
+            with torch.no_grad():
+                for name, parameter in network.named_parameters():
+                    parameter.copy_(tensors.get_tensor(f"network.{name}"))
+                    moments = {
+                        key: tensors.get_tensor(f"optimizer.{key}.{name}")
+                        for key in ("step", "exp_avg", "exp_avg_sq")
+                        if f"optimizer.{key}.{name}" in names
+                    }
+                    if moments:
+                        optimizer.state[parameter] = {
+                            key: value.to(parameter.device) if key != "step" or parameter.is_cuda else value
+                            for key, value in moments.items()
+                        }
+    except (SafetensorError, KeyError, ValueError, RuntimeError) as e:
+        raise InputError(
+            f"this checkpoint does not belong to this network, or is damaged ({e})", file=str(file)
+        ) from None
+    return state, best
+
 
 Report = Callable[[dict[str, Any]], None]
 """Gets the log line of each step."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vizsla.errors import InputError, VizslaError
-from vizsla.models import ColBERT, DeepCT, Dense, LearnedSparse, Model, Splade
+from vizsla.models import ColBERT, DeepCT, Dense, LearnedSparse, Model
 from vizsla.models.learned_sparse import SHIPPED
 from vizsla.neural.checkpoints.checkpoint import bert_arrays, find_checkpoint, trainable_config
 from vizsla.neural.checkpoints.splade import HEAD, masked_language_arrays
@@ -18,7 +18,7 @@ from vizsla.text import Analyzer
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 SPARSE_HEADS = ("unicoil", "splade", "splade-doc", "sparta")
-_WITH_NETWORK = (LearnedSparse, Splade, Dense, DeepCT, ColBERT)
+_WITH_NETWORK = (LearnedSparse, Dense, DeepCT, ColBERT)
 
 
 class Base(NamedTuple):
@@ -57,8 +57,7 @@ def base_sparse_network(base_model: str, head: str, seed: int = 0) -> Base:
     import torch
 
     from vizsla.neural.heads.sparta import Sparta
-    from vizsla.neural.heads.splade import Splade as SpladeNetwork
-    from vizsla.neural.heads.splade import SpladeDoc, TiedHead
+    from vizsla.neural.heads.splade import Splade, SpladeDoc, TiedHead
     from vizsla.neural.heads.unicoil import UniCoil
 
     model = known_model(base_model)
@@ -69,8 +68,8 @@ def base_sparse_network(base_model: str, head: str, seed: int = 0) -> Base:
         network = load_network(model.network)
         if for_documents:
             network = SpladeDoc(network.encoder, network.head)
-            if isinstance(model, Splade) and isinstance(model.query_network, TermWeights):
-                network.start_from(torch.tensor(model.query_network.values))
+            if isinstance(model, LearnedSparse) and isinstance(model.query_table, TermWeights):
+                network.start_from(torch.tensor(model.query_table.values))
         return Base(network, model.analyzer, new_head=False)
     encoder, analyzer, *_ = base_encoder(base_model, seed)
     if head in ("unicoil", "sparta"):
@@ -79,7 +78,7 @@ def base_sparse_network(base_model: str, head: str, seed: int = 0) -> Base:
     tied = TiedHead(encoder.embeddings.word_embeddings, encoder.hidden, tied="decoder.weight" not in known)
     for name, array in known.items():
         tied.get_parameter(name).data.copy_(torch.from_numpy(array))
-    network = SpladeDoc(encoder, tied) if for_documents else SpladeNetwork(encoder, tied)
+    network = SpladeDoc(encoder, tied) if for_documents else Splade(encoder, tied)
     return Base(network, analyzer, new_head=not known, masked_language=bool(known))
 
 
@@ -100,7 +99,7 @@ def _masked_language_head(base_model: str) -> dict[str, np.ndarray]:
     return {name: arrays[name].astype(np.float32) for name in shapes}
 
 
-def known_model(base_model: str) -> LearnedSparse | Splade | Dense | DeepCT | ColBERT | None:
+def known_model(base_model: str) -> LearnedSparse | Dense | DeepCT | ColBERT | None:
     """A model of Vizsla's own, by name or by folder; None if it is none."""
     if any((place / "augmenter.json").is_file() for place in (SHIPPED / base_model, Path(base_model))):
         raise VizslaError(

@@ -16,15 +16,14 @@ from vizsla.errors import VizslaError
 from vizsla.models import Model, field_text
 from vizsla.text import Analyzer
 from vizsla.text.sentences import sentences_of
-from vizsla.training.prepare.searching import temporary_index
+from vizsla.training.prepare.judged import temporary_index
 from vizsla.training.prepare.texts import FIELDS, packed_texts, tokenizer_of
-from vizsla.training.schema import setting
-from vizsla.training.settings import require_positive
+from vizsla.training.settings import require_positive, setting
 
 if TYPE_CHECKING:
     from vizsla.index import Index
-    from vizsla.training.arrays.imitation_dev import ImitationDev
-    from vizsla.training.arrays.mined_pairs import MinedPairs
+    from vizsla.training.arrays.dev_set import ImitationDev
+    from vizsla.training.arrays.pairs import MinedPairs
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
 _QUERIES = 20_000  # searched at once
@@ -156,7 +155,7 @@ def distillation_data(
 
     Queries for which the teacher finds fewer than `depth` documents are left out.
     """
-    from vizsla.training.arrays.mined_pairs import MinedPairs
+    from vizsla.training.arrays.pairs import MinedPairs
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
     questions = read_questions(settings)
@@ -209,7 +208,7 @@ def _rank(
 
 def _imitation_dev(name: str, ranked: _Ranked, texts: TokenCorpus, settings: DistillationSettings) -> ImitationDev:
     """The first document for each question, and one of the last, drawn at random."""
-    from vizsla.training.arrays.imitation_dev import ImitationDev
+    from vizsla.training.arrays.dev_set import ImitationDev
 
     queries, numbers = ranked
     places = np.random.default_rng((settings.seed, 2)).integers(1, settings.bottom_negatives + 1, len(numbers))

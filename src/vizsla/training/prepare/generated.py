@@ -16,15 +16,12 @@ from vizsla.expansion import expand
 from vizsla.models import QUERIES, parse_model
 from vizsla.models.generator import Sampling, open_generator
 from vizsla.text import Analyzer
-from vizsla.training.prepare.answers import AnsweredQueries
-from vizsla.training.prepare.searching import temporary_index
+from vizsla.training.prepare.judged import AnsweredQueries, temporary_index
 from vizsla.training.prepare.teacher import SumTeacherSettings, open_teachers, scaled, taught_pairs
-from vizsla.training.schema import setting
-from vizsla.training.settings import require_at_least, require_positive
+from vizsla.training.settings import require_at_least, require_positive, setting
 
 if TYPE_CHECKING:
-    from vizsla.training.arrays.mined_pairs import MinedPairs
-    from vizsla.training.arrays.scored_pairs import ScoredPairs
+    from vizsla.training.arrays.pairs import MinedPairs, ScoredPairs
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
 _FILE = "queries.jsonl"  # in the folder of a run: documents with the queries that were generated for them

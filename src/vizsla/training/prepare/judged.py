@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,16 +12,61 @@ import numpy as np
 
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, VizslaError
+from vizsla.index import Index
 from vizsla.models import BM25, Model, field_text, parse_model
 from vizsla.runs import Qrels, Run
 from vizsla.text import Analyzer
-from vizsla.training.prepare.searching import temporary_index
 from vizsla.training.prepare.texts import FIELDS, packed_texts
 
 if TYPE_CHECKING:
     from vizsla.training.arrays.dev_set import DevSet
-    from vizsla.training.arrays.mined_pairs import MinedPairs
+    from vizsla.training.arrays.pairs import MinedPairs
     from vizsla.training.arrays.token_corpus import TokenCorpus
+
+
+@contextmanager
+def temporary_index(documents: Sequence[Document], model: Model) -> Iterator[Index]:
+    """An index of documents that is deleted afterwards; a model that needs it is fitted to them."""
+    if model.needs_corpus_statistics:
+        model = model.fit([d.content for d in documents])
+    with (
+        tempfile.TemporaryDirectory(prefix="vizsla-") as folder,
+        Index.create(f"{folder}/index", model, store=False) as index,
+    ):
+        index.add(documents)
+        index.commit()
+        yield index
+
+
+class AnsweredQueries(NamedTuple):
+    """The texts of queries, and for each the numbers of documents that answer it (positives) and that do not."""
+
+    documents: Sequence[Document]
+    queries: Sequence[str]
+    positives: TokenCorpus
+    negatives: TokenCorpus
+
+    def thinned(self, kept_negatives: int, rng: np.random.Generator) -> AnsweredQueries:
+        """The same with so many negatives a query, drawn at random; 0 keeps all. Unused documents are left out."""
+        from vizsla.training.arrays.token_corpus import TokenCorpus
+
+        negatives = self.negatives
+        if kept_negatives:
+            rows = [negatives[query] for query in range(len(negatives))]
+            chosen = [np.sort(rng.permutation(len(row))[:kept_negatives]) for row in rows]
+            negatives = TokenCorpus.of([np.asarray(row)[places] for row, places in zip(rows, chosen, strict=True)])
+        used = np.union1d(self.positives.ids, negatives.ids).astype(np.int64)
+        sides = (TokenCorpus(np.searchsorted(used, side.ids), side.offsets) for side in (self.positives, negatives))
+        return AnsweredQueries([self.documents[i] for i in used.tolist()], self.queries, *sides)
+
+    def packed(self, analyzer: Analyzer) -> MinedPairs:
+        """The same as token ids."""
+        from vizsla.training.arrays.pairs import MinedPairs
+
+        contents = [field_text(document.content, FIELDS) for document in self.documents]
+        queries, documents = (packed_texts(one, analyzer) for one in (self.queries, contents))
+        return MinedPairs(queries, documents, self.positives, self.negatives)
+
 
 NEGATIVES_DEPTH = 100  # of the rankings that hard negatives are taken from
 
@@ -46,7 +93,7 @@ def judged_texts(
     fields: Sequence[str] = FIELDS,
 ) -> Iterator[JudgedTexts]:
     """The train queries of each data set with their answers and hard negatives; see `positives_and_negatives`."""
-    from vizsla.training.arrays.mined_pairs import MinedPairs
+    from vizsla.training.arrays.pairs import MinedPairs
 
     check_run_has_one_dataset(negatives, datasets)
     for dataset in datasets:
@@ -68,7 +115,7 @@ def judged_pairs(
     fields: Sequence[str] = FIELDS,
 ) -> MinedPairs:
     """The train queries of data sets as pairs; options as for `judged_texts`."""
-    from vizsla.training.arrays.mined_pairs import MinedPairs
+    from vizsla.training.arrays.pairs import MinedPairs
 
     options: dict[str, Any] = {"negatives": negatives, "negatives_depth": negatives_depth, "fields": fields}
     return MinedPairs.concatenate([texts.pairs for texts in judged_texts(datasets, analyzer, **options)])
@@ -161,7 +208,7 @@ def judgement_rows(documents: Sequence[Document], queries: Mapping[str, str], qr
 def dev_set(dataset: BeirDataset, analyzer: Analyzer, split: str = "dev", fields: Sequence[str] = FIELDS) -> DevSet:
     """A data set's judged queries, and the vectors that BM25 gives queries and documents."""
     from vizsla.training.arrays.dev_set import DevSet
-    from vizsla.training.arrays.sparse_rows import SparseRows
+    from vizsla.training.arrays.products import SparseRows
 
     qrels = dataset.qrels(split)
     queries = dataset.queries_of(qrels)

@@ -15,21 +15,17 @@ import numpy as np
 from vizsla.errors import VizslaError
 from vizsla.models import parse_model
 from vizsla.text import Analyzer
-from vizsla.training.inputs import TrainingInputs
+from vizsla.training.kind import TrainingInputs
 from vizsla.training.prepare.distillation import DistillationSettings, distillation_data
 from vizsla.training.prepare.generated import GeneratedQueries, generated_pairs
 from vizsla.training.prepare.judged import NEGATIVES_DEPTH, JudgedTexts, dev_set, judged_texts
 from vizsla.training.prepare.teacher import SumTeacherSettings, open_teachers, scaled, taught_pairs
 from vizsla.training.prepare.texts import FIELDS, FIELDS_SETTING, fields_of, packed_documents
-from vizsla.training.schema import setting
-from vizsla.training.settings import CropSettings, require_at_least
+from vizsla.training.settings import CropSettings, require_at_least, setting
 
 if TYPE_CHECKING:
-    from vizsla.training.arrays.batch import BatchSource
-    from vizsla.training.arrays.dev_set import DevSet
-    from vizsla.training.arrays.imitation_dev import ImitationDev
-    from vizsla.training.arrays.mined_pairs import MinedPairs
-    from vizsla.training.arrays.scored_pairs import ScoredPairs
+    from vizsla.training.arrays.dev_set import DevSet, ImitationDev
+    from vizsla.training.arrays.pairs import BatchSource, MinedPairs, ScoredPairs
     from vizsla.training.arrays.token_corpus import TokenCorpus
     from vizsla.training.loop.refresh import Collections, NegativesRefresh
 
@@ -71,7 +67,7 @@ class CropSource(CropSettings):
 
     def open_pairs(self, folder: Path) -> BatchSource:
         """Random crops of the packed documents."""
-        from vizsla.training.arrays.crops import CroppedPairs, Crops
+        from vizsla.training.arrays.pairs import CroppedPairs, Crops
 
         return CroppedPairs(self.open_documents(folder), Crops.of(self))
 
@@ -130,8 +126,7 @@ class JudgedSource(SumTeacherSettings):
 
     def save(self, collections: Iterable[JudgedTexts], folder: Path) -> None:
         """Write the pairs of all data sets into a folder, with the scores of the teacher if there is one."""
-        from vizsla.training.arrays.mined_pairs import MinedPairs
-        from vizsla.training.arrays.scored_pairs import ScoredPairs
+        from vizsla.training.arrays.pairs import MinedPairs, ScoredPairs
 
         if not self.teacher:
             several = [(one.pairs, one.own_documents()) for one in collections]
@@ -159,7 +154,7 @@ class JudgedSource(SumTeacherSettings):
 
     def open_mined(self, folder: Path) -> MinedPairs:
         """The pairs without a teacher's scores."""
-        from vizsla.training.arrays.mined_pairs import MinedPairs
+        from vizsla.training.arrays.pairs import MinedPairs
 
         return MinedPairs.open(folder / _PAIRS, **_options(self))
 
@@ -210,8 +205,7 @@ def collections_of(several: Sequence[tuple[MinedPairs, np.ndarray]]) -> Collecti
 
 def _open_pairs(source: JudgedSource | GeneratedSource, folder: Path) -> MinedPairs | ScoredPairs:
     """The pairs that a source has prepared."""
-    from vizsla.training.arrays.mined_pairs import MinedPairs
-    from vizsla.training.arrays.scored_pairs import ScoredPairs
+    from vizsla.training.arrays.pairs import MinedPairs, ScoredPairs
 
     if not source.teacher:
         return MinedPairs.open(folder / _PAIRS, **_options(source))
@@ -243,7 +237,7 @@ class TeacherSource(DistillationSettings):
 
     def open_pairs(self, folder: Path) -> BatchSource:
         """The queries with their positives and negatives."""
-        from vizsla.training.arrays.mined_pairs import MinedPairs
+        from vizsla.training.arrays.pairs import MinedPairs
 
         return MinedPairs.open(
             folder / _PAIRS,
@@ -261,8 +255,7 @@ class TeacherSource(DistillationSettings):
 
     def open_imitation(self, folder: Path) -> list[ImitationDev]:
         """The dev questions with the teacher's documents."""
-        from vizsla.training.arrays.dev_set import numbered_folders
-        from vizsla.training.arrays.imitation_dev import ImitationDev
+        from vizsla.training.arrays.dev_set import ImitationDev, numbered_folders
 
         lengths = {"max_query_length": self.max_query_length, "max_document_length": self.max_document_length}
         return [ImitationDev.open(place, **lengths) for place in numbered_folders(folder, _IMITATION)]

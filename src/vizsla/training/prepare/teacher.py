@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,16 +21,63 @@ from vizsla.neural.checkpoints.packages import package_of
 from vizsla.neural.heads.cross import Texts
 from vizsla.neural.network import sees_gpu
 from vizsla.text import Analyzer
-from vizsla.training.prepare.score_file import kept_scores, scores_key
 from vizsla.training.prepare.texts import packed_texts
-from vizsla.training.schema import setting
-from vizsla.training.settings import TAUGHT, require_at_least
+from vizsla.training.settings import TAUGHT, require_at_least, setting
 from vizsla.vectors import DenseVectors, JoinedVectors, SparseVectors, TokenVectors, Vectors
 
 if TYPE_CHECKING:
-    from vizsla.training.arrays.mined_pairs import MinedPairs
-    from vizsla.training.arrays.scored_pairs import ScoredPairs
+    from vizsla.training.arrays.pairs import MinedPairs, ScoredPairs
     from vizsla.training.arrays.token_corpus import TokenCorpus
+
+_KEY = 64  # bytes that the file begins with: the hash of all that decides its scores
+
+
+def scores_key(*parts: object) -> str:
+    """The hash of all that decides some scores: texts, and arrays of numbers.
+
+    >>> scores_key("bm25", np.arange(3)) == scores_key("bm25", np.arange(3)) != scores_key("bm25", np.arange(4))
+    True
+    """
+    digest = hashlib.sha256()
+    for part in parts:
+        content = part.tobytes() if isinstance(part, np.ndarray) else str(part).encode()
+        digest.update(len(content).to_bytes(8, "little"))
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def kept_scores(file: Path, key: str, count: int, block: int, score: Callable[[int, int], np.ndarray]) -> np.ndarray:
+    """`count` scores; what the file has of them is read, and the others are computed and written, `block` at a time.
+
+    `score(first, last)` computes those from `first` up to `last`. A file with another key is overwritten.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    known = _known(file, key, count, block)
+    with file.open("r+b" if len(known) else "wb") as opened:
+        opened.truncate(_KEY + known.nbytes if len(known) else 0)
+        opened.seek(0)
+        opened.write(key.encode())
+        opened.seek(0, 2)
+        parts = [known]
+        for first in range(len(known), count, block):
+            parts.append(np.asarray(score(first, min(first + block, count)), np.float32))
+            opened.write(parts[-1].tobytes())
+            opened.flush()
+    return np.concatenate(parts)
+
+
+def _known(file: Path, key: str, count: int, block: int) -> np.ndarray:
+    """The scores in a file: all of them, or as many whole blocks as there are."""
+    none = np.zeros(0, np.float32)
+    if not file.is_file():
+        return none
+    with file.open("rb") as opened:
+        if opened.read(_KEY) != key.encode():
+            return none
+        content = opened.read(4 * count)
+    whole = len(content) // 4
+    return np.frombuffer(content, np.float32, whole if whole == count else whole // block * block).copy()
+
 
 _PAIRS = 65_536  # scored at once
 _READ_PAIRS = 1024  # scored at once by a cross-encoder where there is no GPU
@@ -266,7 +314,7 @@ def taught_pairs(
     beside: Sequence[Model | Reranker] = (),
 ) -> ScoredPairs:
     """Pairs with the scores of teachers, as `answer_scores` gives them; and with those of a model `beside`."""
-    from vizsla.training.arrays.scored_pairs import ScoredPairs
+    from vizsla.training.arrays.pairs import ScoredPairs
 
     given = replace(pairs, negatives_per_query=max(pairs.negatives_per_query, 1))
     texts = documents, queries, pairs.positives, pairs.negatives

@@ -1,0 +1,432 @@
+"""The shapes of requests and answers, as the API documents them, and how answers are written as JSON.
+
+Answers are written without these classes, since that is faster.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+
+# Answers
+
+
+class Answer(BaseModel):
+    """An answer; fields may be added to it later."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Error(Answer):
+    """Why a request was refused."""
+
+    error: str = Field(description="One sentence.")
+
+
+class QueryText(Answer):
+    """The query of a search."""
+
+    text: str
+
+
+class Candidate(Answer):
+    """A document that was found, as Anserini and Pyserini write it."""
+
+    docid: str
+    score: float
+    rank: int
+    doc: dict[str, Any] | str
+
+
+class Candidates(Answer):
+    """What a search found, as Anserini and Pyserini write it."""
+
+    api: Literal["v1"]
+    index: str
+    query: QueryText
+    candidates: list[Candidate]
+
+
+class StoredDocument(Answer):
+    """A document, as Anserini and Pyserini write it."""
+
+    api: Literal["v1"]
+    index: str
+    docid: str
+    doc: dict[str, Any] | str
+
+
+class IdentifiedDocument(Answer):
+    """A document, with its id beside its fields."""
+
+    id: str
+    document: dict[str, Any]
+
+
+class DocumentsAnswer(Answer):
+    """Documents by id; those that are not there are missing."""
+
+    index: str
+    generation: int
+    documents: list[IdentifiedDocument]
+
+
+class Snippet(Answer):
+    """A part of a field; `matches` are places of matching words, counted in characters."""
+
+    text: str
+    matches: list[list[int]]
+    at_start: bool
+    at_end: bool
+
+
+class Explanation(Answer):
+    """A part of a score, and the parts it is the sum of; other fields are facts about it.
+
+    A term has the `words` of the query that it comes from. `piece`: it is a piece of them only. `added`: no word of the
+    query makes it; a learned model or query expansion added it.
+    """
+
+    name: str
+    score: float
+    parts: list[Explanation] | None = None
+
+
+class FoundDocument(Answer):
+    """A document that was found."""
+
+    id: str
+    score: float
+    rank: int
+    passage: int | None = None
+    document: dict[str, Any]
+    highlights: dict[str, Snippet] | None = None
+    explanation: Explanation | None = None
+
+
+class FacetCount(Answer):
+    """A value, and how many documents have it."""
+
+    value: str | float | bool
+    count: int
+
+
+class FieldCounts(Answer):
+    """The values of a field, the most frequent first."""
+
+    values: list[FacetCount]
+    distinct: int
+    missing: int
+
+
+class FacetScope(Answer):
+    """Which documents were counted: all that match, or the best `top`."""
+
+    documents: int
+    exact: bool
+    top: int | None
+
+
+class SearchResult(Answer):
+    """What was found for one query."""
+
+    query: str
+    hits: list[FoundDocument]
+    facets: dict[str, FieldCounts] | None = None
+    facets_over: FacetScope | None = None
+
+
+class SearchAnswer(Answer):
+    """What was found for each query."""
+
+    index: str
+    model: str
+    generation: int
+    took_ms: float
+    results: list[SearchResult]
+
+
+class ExplainAnswer(Answer):
+    """Why a document has its score."""
+
+    index: str
+    model: str
+    id: str
+    generation: int
+    explanation: Explanation
+
+
+class TermCount(Answer):
+    """How common a term is."""
+
+    namespace: str
+    term: str
+    documents: int
+    occurrences: float
+    words: list[str] = Field(description="The words of the text that make the term.")
+    is_piece: bool = Field(description="Whether the term is a piece of these words only.")
+
+
+class TermsAnswer(Answer):
+    """How common the terms of a text are."""
+
+    index: str
+    generation: int
+    terms: list[TermCount]
+
+
+class SuggestedWord(Answer):
+    """A word, and how many documents have it."""
+
+    text: str
+    documents: int
+
+
+class SuggestAnswer(Answer):
+    """Words that complete what is typed."""
+
+    index: str
+    prefix: str
+    suggestions: list[SuggestedWord]
+
+
+class IndexAnswer(Answer):
+    """An index, and what can be asked of it."""
+
+    name: str
+    status: Literal["ready", "stale", "unavailable"]
+    reason: str | None = None
+    model: str | None = None
+    documents: int | None = None
+    generation: int | None = None
+
+
+class IndexesAnswer(Answer):
+    """All indexes of the server."""
+
+    vizsla: str
+    write: bool
+    judging: bool = Field(description="Whether the server keeps judgements.")
+    may_judge: bool = Field(description="Whether this request's key may judge, or a key can be given that may.")
+    keys: bool
+    limits: dict[str, float]
+    abilities: list[str] = Field(description="What searches may ask for that servers of earlier versions do not know.")
+    indexes: list[IndexAnswer]
+
+
+class WriteAnswer(Answer):
+    """What a change did, and the commit in which it can be seen."""
+
+    index: str
+    generation: int
+    committed: bool | None = None
+    added: int | None = None
+    replaced: int | None = None
+    deleted: int | None = None
+    staged: int | None = None
+    empty: list[str] | None = Field(None, description="Added documents that have nothing to be found by.")
+
+
+class JudgementAnswer(Answer):
+    """A judgement that is kept, and how many the query has."""
+
+    query: str
+    id: str
+    grade: int | None
+    judged: int
+
+
+class JudgementsAnswer(Answer):
+    """Judged queries; of one query its grades alone."""
+
+    queries: list[dict[str, Any]] | None = None
+    query: str | None = None
+    qid: str | None = None
+    grades: dict[str, int] | None = None
+
+
+class MeasuredModel(Answer):
+    """The measures of one model: means, values by query, and the share of its first 10 that nobody judged."""
+
+    model: str
+    mean: dict[str, float]
+    per_query: dict[str, dict[str, float]]
+    unjudged: float
+
+
+class MeasuresAnswer(Answer):
+    """The measures of models on the judged queries."""
+
+    queries: int
+    measures: list[str]
+    models: list[MeasuredModel]
+
+
+class StatusAnswer(Answer):
+    """How the server does."""
+
+    status: str
+    indexes: dict[str, str] | None = None
+
+
+def documented(model: type[Answer]) -> dict[int | str, dict[str, Any]]:
+    """The answer of a route, for its documentation."""
+    return {200: {"model": model}}
+
+
+# Requests
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+ConditionBody = StrictStr | dict[str, Any]
+FilterBody = ConditionBody | Annotated[list[ConditionBody], Field(max_length=100)]
+_CONDITION = 'A condition, as in `year >= 1999 and lang = "en"`, or fields with the values they must have.'
+_FILTER = f"{_CONDITION} Of a list, all must hold."
+_MODEL = "A model that reads the same postings, as in `bm25(k1=1.2)`, a part of the index's own, or a served name."
+
+
+_SYNTAX = '`lucene` reads the query as Lucene\'s query language: `+dogs "big cats"~2 -title:fish`.'
+_GENERATION = "Answer from this commit or a later one."
+
+
+class Body(BaseModel):
+    """A body with no other fields than those named."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class HighlightBody(Body):
+    """How matching words are shown."""
+
+    fields: list[StrictStr] | None = Field(None, max_length=20, description="Default: the fields the model reads.")
+    width: int = Field(240, ge=20, le=2000, description="About how many characters a snippet has.")
+
+
+class FacetsBody(Body):
+    """Which values are counted."""
+
+    fields: list[StrictStr] = Field(max_length=20, description="May be empty, to count the documents alone.")
+    over: Literal["all"] | Annotated[StrictInt, Field(ge=1)] = Field(
+        "all", description="`all` counts all documents that match, exactly; a number counts the best so many."
+    )
+    size: int = Field(10, ge=1, le=1000, description="How many values of a field, the most frequent first.")
+
+
+class ModelChoice(Body):
+    """How queries are scored; the index's own model where nothing is said."""
+
+    model: StrictStr | None = Field(None, max_length=1000, description=_MODEL)
+    weights: list[Number] | None = Field(None, max_length=16, description="Weights of the parts of the own model.")
+    expand: StrictStr | None = Field(None, max_length=200, description="Query expansion, as in `rm3`.")
+
+
+class QueryLanguage(Body):
+    """How queries are read; as plain words where nothing is said."""
+
+    syntax: Literal["lucene"] | None = Field(None, description=_SYNTAX)
+
+
+class SearchBody(ModelChoice, QueryLanguage):
+    """A search: one query, many queries, or documents like one."""
+
+    query: StrictStr | None = None
+    queries: list[StrictStr] | None = None
+    like: StrictStr | StrictInt | None = Field(None, description="The id of a document: find others like it.")
+    k: StrictInt = Field(10, description="How many results; 0 for facets alone.")
+    offset: StrictInt = Field(0, description="How many of the best are left out, for paging.")
+    sort: StrictStr | None = Field(None, max_length=200, description="A field to sort all results by; `-year`: down.")
+    collapse: StrictStr | None = Field(None, max_length=200, description="A field: the best result of each value.")
+    min_score: Number | None = Field(None, description="Only results with this score or a higher one.")
+    filter: FilterBody | None = Field(None, description=_FILTER)
+    combine: StrictStr | None = Field(None, max_length=200, description="`sum`, `union` or `rrf`, for a sum of parts.")
+    search_params: StrictStr | None = Field(None, max_length=200, description="As in `ef_search=200` or `exact`.")
+    rerank: StrictStr | None = Field(None, max_length=100, description="The name of a reranker of the server.")
+    depth: StrictInt = Field(100, ge=1, le=1000, description="How many documents are reranked.")
+    fields: list[StrictStr] | None = Field(None, max_length=100, description="Fields to return; default: all.")
+    highlight: StrictBool | HighlightBody = Field(False, description="Snippets with the places of matching words.")
+    explain: StrictBool = Field(False, description="Why each document has its score.")
+    facets: FacetsBody | None = None
+    generation: StrictInt | None = Field(None, description=_GENERATION)
+
+
+class SearchParameters(BaseModel):
+    """The parameters of a search by GET. The first three are Anserini's and Pyserini's, the others Vizsla's own."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: str
+    hits: int = 10
+    parse: bool = Field(True, description="false gives each document as its JSON text.")
+    offset: int = 0
+    filter: str | None = Field(None, description=_CONDITION)
+    model: str | None = Field(None, max_length=1000, description=_MODEL)
+    expand: str | None = Field(None, max_length=200)
+    combine: str | None = Field(None, max_length=200)
+    syntax: Literal["lucene"] | None = Field(None, description=_SYNTAX)
+
+
+class ExplainBody(ModelChoice, QueryLanguage):
+    """A query and a document whose score is explained."""
+
+    query: StrictStr
+    id: StrictStr | StrictInt
+    filter: FilterBody | None = Field(None, description=_FILTER)
+    generation: StrictInt | None = Field(None, description=_GENERATION)
+
+
+class DocumentsBody(Body):
+    """The documents to give."""
+
+    ids: list[StrictStr | StrictInt] = Field(max_length=1000)
+    generation: StrictInt | None = Field(None, description=_GENERATION)
+
+
+class DeleteBody(Body):
+    """The documents to delete: by id, or by a filter."""
+
+    ids: list[StrictStr | StrictInt] | None = Field(None, min_length=1)
+    filter: ConditionBody | None = Field(None, description=_CONDITION)
+
+
+class JudgementBody(Body):
+    """How well a document answers a query."""
+
+    query: StrictStr
+    id: StrictStr | StrictInt
+    grade: Annotated[StrictInt, Field(ge=0, le=3)] | None = Field(
+        description="0 is not relevant, 1 to 3 are relevant; null forgets the judgement."
+    )
+
+
+class SystemBody(ModelChoice):
+    """A model and the way it is searched with."""
+
+    combine: StrictStr | None = Field(None, max_length=200)
+    rerank: StrictStr | None = Field(None, max_length=100)
+
+
+class MeasuresBody(Body):
+    """Models to be measured on the judged queries."""
+
+    models: list[StrictStr | SystemBody] = Field(min_length=1, max_length=4)
+    measures: list[StrictStr] = Field(["nDCG@10", "P@5", "R@10", "RR"], min_length=1, max_length=12)
+    depth: StrictInt = Field(100, ge=1, le=1000)
+
+
+# JSON
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_encode_ascii = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def json_bytes(value: Any) -> bytes:
+    """A value as JSON in UTF-8; halves of surrogate pairs, which UTF-8 does not have, are escaped.
+
+    >>> json_bytes({"a": "\\u00e9"}).decode()
+    '{"a":"é"}'
+    """
+    try:
+        return _encode(value).encode()
+    except UnicodeEncodeError:
+        return _encode_ascii(value).encode()

@@ -1,0 +1,401 @@
+"""Batches of queries and documents: random crops, judged pairs with hard negatives, and pairs that a teacher scored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vizsla.errors import VizslaError
+from vizsla.npz import read_arrays, save_arrays
+from vizsla.training.arrays.token_corpus import TokenCorpus, with_special_tokens
+from vizsla.training.settings import CropSettings
+
+
+class TrainingBatch(NamedTuple):
+    """Texts to encode: queries first, then the document of each query, then perhaps more documents."""
+
+    texts: list[tuple[Tensor, Tensor]]
+    """Token ids and mask of each group of texts."""
+    false_negatives: Tensor | None = None
+    """[queries, documents] True where a document answers a query but is not the one the query is paired with."""
+    extra: Any = None
+    """What the loss needs and no network encodes: documents as BM25 weighs them, for example."""
+
+
+class BatchSource(Protocol):
+    """Where batches come from: the same seed and step give the same batch."""
+
+    def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
+        """The batch of a step, with `size` queries."""
+
+
+@dataclass(frozen=True)
+class Crops(CropSettings):
+    """Makes random crops of documents; `cls_id` and, unless it is None, `sep_id` are put around each crop."""
+
+    cls_id: int = 101
+    sep_id: int | None = 102
+
+    @classmethod
+    def of(cls, settings: CropSettings) -> Crops:
+        """Crops by the settings of a recipe."""
+        return cls(**{one.name: getattr(settings, one.name) for one in fields(CropSettings)})
+
+    def windows(self, offsets: Tensor, documents: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """[documents] where a random window of each document begins, and how many tokens it has."""
+        length = offsets[documents + 1] - offsets[documents]
+        size = length.clamp(max=self.window)
+        place = torch.rand(len(documents), generator=generator, device=documents.device)
+        return offsets[documents] + (place * (length - size + 1)).long(), size
+
+    def crops(
+        self, count: int, ids: Tensor, offsets: Tensor, documents: Tensor, generator: torch.Generator
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Several crops of each document: all from one window with `same_window`, else from a window each."""
+        windows = self.windows(offsets, documents, generator) if self.same_window else None
+        return [self.crop(ids, offsets, documents, generator, windows) for _ in range(count)]
+
+    def crop(
+        self,
+        ids: Tensor,
+        offsets: Tensor,
+        documents: Tensor,
+        generator: torch.Generator,
+        windows: tuple[Tensor, Tensor] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Token ids and mask, [documents, length], of one crop of each document.
+
+        `windows`: where crops are taken from, as `windows` draws them; by default they are drawn here.
+        """
+        device = documents.device
+
+        def uniform(*shape: int) -> Tensor:
+            return torch.rand(*shape, generator=generator, device=device)
+
+        first, window = windows or self.windows(offsets, documents, generator)
+        fraction = self.min_fraction + uniform(len(documents)) * (self.max_fraction - self.min_fraction)
+        size = (fraction * window).long().clamp(min=self.min_tokens).minimum(window)
+        first = first + (uniform(len(documents)) * (window - size + 1)).long()
+        place = torch.arange(int(size.max()), device=device)
+        inside = place < size[:, None]
+        tokens = ids[(first[:, None] + place).clamp(max=len(ids) - 1)].long()
+        kept = inside & (uniform(*tokens.shape) >= self.deletion_rate)
+        kept[:, 0] |= ~kept.any(1)  # every crop keeps at least one token
+        order = torch.argsort((~kept).int(), dim=1, stable=True)
+        tokens, kept = tokens.gather(1, order), kept.gather(1, order)
+        return self._with_special_tokens(torch.where(kept, tokens, 0), kept)
+
+    def _with_special_tokens(self, tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        begin = tokens.new_full((len(tokens), 1), self.cls_id)
+        tokens, mask = torch.cat([begin, tokens], 1), torch.cat([torch.ones_like(begin, dtype=torch.bool), mask], 1)
+        if self.sep_id is not None:
+            tokens, mask = (torch.cat([t, t.new_zeros(len(t), 1)], 1) for t in (tokens, mask))
+            last = mask.sum(1, keepdim=True)
+            tokens, mask = tokens.scatter(1, last, self.sep_id), mask.scatter(1, last, True)
+        longest = int(mask.sum(1).max())
+        return tokens[:, :longest], mask[:, :longest]
+
+    @staticmethod
+    def tensors(corpus: TokenCorpus, device: str | torch.device) -> tuple[Tensor, Tensor]:
+        """Ids and offsets of a corpus on a device; all of it, as token ids are small."""
+        ids = torch.from_numpy(corpus.ids.astype("int32"))
+        return ids.to(device), torch.from_numpy(corpus.offsets.copy()).to(device)
+
+
+@dataclass(frozen=True, eq=False)
+class CroppedPairs:
+    """Batches of two crops of the same documents."""
+
+    corpus: TokenCorpus
+    crops: Crops = Crops()
+
+    def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
+        """`size` pseudo-queries and their pseudo-documents; the same seed and step give the same batch."""
+        if size > len(self.corpus):
+            raise VizslaError(
+                f"a batch of {size:,} needs as many documents, and the corpus has {len(self.corpus):,}; "
+                "use a smaller batch, as in --set training.batch_size=1024"
+            )
+        ids, offsets = self._tensors(device)
+        rng = torch.Generator(device).manual_seed(seed * 1_000_003 + step)
+        chosen = torch.randperm(len(self.corpus), generator=rng, device=device)[:size]
+        return TrainingBatch(self.crops.crops(2, ids, offsets, chosen, rng))
+
+    def _tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        by_device: dict[torch.device, tuple[Tensor, Tensor]] = self.__dict__.setdefault("_by_device", {})
+        if device not in by_device:
+            by_device[device] = self.crops.tensors(self.corpus, device)
+        return by_device[device]
+
+
+_PARTS = ("queries", "documents", "positives", "negatives")
+
+
+@dataclass(frozen=True, eq=False)
+class MinedPairs:
+    """Queries with documents that answer them (positives) and documents that only look like it (hard negatives).
+
+    Every epoch goes through the queries in another order. A query's positives take turns by epoch; of its negatives,
+    `negatives_per_query` are drawn at random, or none, and then the other documents of the batch are the negatives. A
+    document of the batch that answers another query of the batch is not a negative for that query.
+
+    `positive_decay`: for ranked positives. One of them is drawn at random, and each is this many times as likely as
+    the one ranked before it; 1 makes all equally likely. Lengths count special tokens.
+    """
+
+    queries: TokenCorpus
+    documents: TokenCorpus
+    positives: TokenCorpus
+    """For each query, the numbers of the documents that answer it."""
+    negatives: TokenCorpus
+    negatives_per_query: int = 7
+    max_query_length: int = 64
+    max_document_length: int = 256
+    positive_decay: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.positive_decay is not None and not 0 < self.positive_decay <= 1:
+            raise VizslaError(f"positive_decay must be above 0 and at most 1, not {self.positive_decay:g}")
+        if self.negatives_per_query < 0:
+            raise VizslaError(f"negatives_per_query must be 0 or more, not {self.negatives_per_query}")
+
+    @classmethod
+    def concatenate(cls, several: Sequence[MinedPairs]) -> MinedPairs:
+        """Pairs of several data sets as pairs of one; a batch mixes queries of all of them."""
+        before = np.cumsum([0, *(len(pairs.documents) for pairs in several)]).tolist()
+
+        def joined(name: str, document_numbers: bool = False) -> TokenCorpus:
+            corpora: list[TokenCorpus] = [getattr(pairs, name) for pairs in several]
+            if document_numbers:
+                corpora = [TokenCorpus(c.ids + first, c.offsets) for c, first in zip(corpora, before, strict=False)]
+            return TokenCorpus.concatenate(corpora)
+
+        return replace(
+            several[0],
+            queries=joined("queries"),
+            documents=joined("documents"),
+            positives=joined("positives", document_numbers=True),
+            negatives=joined("negatives", document_numbers=True),
+        )
+
+    def __len__(self) -> int:
+        """How many queries are drawn in an epoch: those with positives, and with negatives where some are drawn."""
+        return len(self.usable)
+
+    def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
+        """`size` queries, one positive for each, and `size * negatives_per_query` negatives."""
+        return self.batch_of(self.draw(size, seed, step), device)
+
+    def batch_of(self, drawn: tuple[np.ndarray, np.ndarray, np.ndarray], device: torch.device) -> TrainingBatch:
+        """The batch of some queries, their positives and their negatives, given by their numbers."""
+        queries, positives, negatives = drawn
+        texts = [with_special_tokens(self.queries, queries, device, max_length=self.max_query_length)]
+        texts += [
+            with_special_tokens(self.documents, documents, device, max_length=self.max_document_length)
+            for documents in ((positives, negatives) if len(negatives) else (positives,))
+        ]
+        false_negatives = self._false_negatives(queries, np.concatenate([positives, negatives]))
+        return TrainingBatch(texts, false_negatives.to(device))
+
+    def draw(self, size: int, seed: int, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The numbers of queries, of a positive for each, and of `negatives_per_query` negatives each, in order."""
+        return self.numbers_at(*self.draw_places(size, seed, step))
+
+    def numbers_at(
+        self, queries: np.ndarray, positives: np.ndarray, negatives: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The numbers of queries, and of the documents at places of `positives.ids` and `negatives.ids`."""
+        return queries, self.positives.ids[positives].astype(np.int64), self.negatives.ids[negatives].astype(np.int64)
+
+    def draw_places(self, size: int, seed: int, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The numbers of queries, and the places of what is drawn for them in `positives.ids` and `negatives.ids`."""
+        self.check_size(size)
+        usable = self.usable
+        steps = len(usable) // size
+        epoch, place = divmod(step, steps)
+        if (seed, epoch) not in self._orders:  # the order of one epoch is kept, not of all
+            self._orders.clear()
+            self._orders[seed, epoch] = np.random.default_rng((seed, epoch)).permutation(len(usable))
+        chosen = usable[self._orders[seed, epoch][place * size : (place + 1) * size]]
+        rng = np.random.default_rng((seed, epoch, place))
+        return chosen, self.draw_positives(chosen, epoch, rng), self._draw_negatives(chosen, rng).ravel()
+
+    def check_size(self, size: int) -> None:
+        """Refuse a batch of more queries than there are."""
+        if size > len(self.usable):
+            needed = "positives and negatives" if self.negatives_per_query else "positives"
+            raise VizslaError(
+                f"a batch of {size:,} needs as many queries with {needed}, and there are {len(self.usable):,}; use a "
+                "smaller batch, as in --set training.batch_size=64"
+            )
+
+    def narrow(self) -> MinedPairs:
+        """The same pairs, with all numbers in as few bytes as they need."""
+        return replace(self, **{name: getattr(self, name).narrow() for name in _PARTS})
+
+    def save(self, folder: str | Path) -> None:
+        """Write texts and numbers into a folder."""
+        for name in _PARTS:
+            getattr(self, name).save(Path(folder) / name)
+
+    @classmethod
+    def open(cls, folder: str | Path, **options: Any) -> MinedPairs:
+        """Saved pairs, mapped into memory; `options` say how they are drawn."""
+        queries, documents, positives, negatives = (TokenCorpus.open(Path(folder) / name) for name in _PARTS)
+        return cls(queries, documents, positives, negatives, **options)
+
+    @cached_property
+    def _orders(self) -> dict[tuple[int, int], np.ndarray]:
+        """The order of the queries by seed and epoch."""
+        return {}
+
+    @cached_property
+    def usable(self) -> np.ndarray:
+        """The queries that can be drawn."""
+        answered = np.diff(self.positives.offsets) > 0
+        return np.flatnonzero(answered & (np.diff(self.negatives.offsets) >= min(self.negatives_per_query, 1)))
+
+    def draw_positives(self, queries: np.ndarray, epoch: int, rng: np.random.Generator) -> np.ndarray:
+        """Where a positive of each query lies in `positives.ids`."""
+        first, counts = _slices(self.positives, queries)
+        if self.positive_decay is None:
+            rank = epoch % counts
+        else:
+            cumulative = np.cumsum(self.positive_decay ** np.arange(counts.max(initial=1)))
+            rank = np.searchsorted(cumulative, rng.random(len(queries)) * cumulative[counts - 1], side="right")
+        places: np.ndarray = first + np.minimum(rank, counts - 1)
+        return places
+
+    def _draw_negatives(self, queries: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """[queries, negatives_per_query] where random negatives lie; where a query has too few, some come twice."""
+        if not self.negatives_per_query:
+            return np.zeros((len(queries), 0), np.int64)
+        first, counts = _slices(self.negatives, queries)
+        keys = rng.random((len(queries), counts.max(initial=1)))
+        keys[np.arange(keys.shape[1]) >= counts[:, None]] = 2.0  # sorts behind the negatives of the query
+        order = np.argsort(keys, axis=1)
+        turns = np.arange(self.negatives_per_query)[None, :] % counts[:, None]
+        places: np.ndarray = first[:, None] + np.take_along_axis(order, turns, axis=1)
+        return places
+
+    def _false_negatives(self, queries: np.ndarray, documents: np.ndarray) -> torch.Tensor:
+        """[queries, documents] where a document answers a query and is not the positive drawn for it."""
+        first, sizes = _slices(self.positives, queries)
+        answers = self.positives.ids[np.repeat(first, sizes) + _within(sizes)]
+        order = np.argsort(documents, kind="stable")
+        begin, end = (np.searchsorted(documents[order], answers, side) for side in ("left", "right"))
+        rows = np.repeat(np.repeat(np.arange(len(queries)), sizes), end - begin)
+        answering = np.zeros((len(queries), len(documents)), bool)
+        answering[rows, order[np.repeat(begin, end - begin) + _within(end - begin)]] = True
+        answering[np.arange(len(queries)), np.arange(len(queries))] = False
+        return torch.from_numpy(answering)
+
+
+def _slices(numbers: TokenCorpus, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the numbers of each query begin, and how many it has."""
+    return numbers.offsets[queries], numbers.offsets[queries + 1] - numbers.offsets[queries]
+
+
+def _within(sizes: np.ndarray) -> np.ndarray:
+    """The positions 0, 1, ... within groups of these sizes.
+
+    >>> _within(np.array([2, 0, 3])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # type: ignore[no-any-return]
+
+
+_SCORES = "scores.npz"
+_BESIDE = "beside_positives", "beside_negatives"
+
+
+class Margins(NamedTuple):
+    """By how much a teacher scores a query's positive higher than other documents."""
+
+    pairs: Tensor
+    """[queries, negatives_per_query] than each of its own negatives."""
+    in_batch: Tensor | None = None
+    """[queries, documents] than each document of the batch, as a second teacher scores them."""
+    beside: Tensor | None = None
+    """[queries, negatives_per_query] what the model that is searched in a sum with the trained one gives already."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredPairs:
+    """Mined pairs, and the score that a teacher gives each query with each of its positives and negatives.
+
+    The scores lie in the order of `pairs.positives.ids` and `pairs.negatives.ids`. `extra` of a batch are the teacher's
+    margins.
+    """
+
+    pairs: MinedPairs
+    positive_scores: np.ndarray
+    negative_scores: np.ndarray
+    beside: tuple[np.ndarray, np.ndarray] | None = None
+    """The scores of positives and negatives by the model that is searched in a sum with the trained one."""
+
+    def __post_init__(self) -> None:
+        if not self.pairs.negatives_per_query:
+            raise VizslaError("a teacher compares a document with negatives; set negatives_per_query to 1 or more")
+        given = len(self.positive_scores), len(self.negative_scores)
+        needed = len(self.pairs.positives.ids), len(self.pairs.negatives.ids)
+        if given != needed:
+            raise VizslaError(f"the teacher's scores do not fit the pairs: {given} scores for {needed} documents")
+
+    @classmethod
+    def concatenate(cls, several: Sequence[ScoredPairs]) -> ScoredPairs:
+        """Pairs of several data sets as pairs of one."""
+        positive, negative = (
+            np.concatenate([getattr(one, name) for one in several]) for name in ("positive_scores", "negative_scores")
+        )
+        held = [one.beside for one in several if one.beside is not None]
+        beside = (np.concatenate([p for p, _ in held]), np.concatenate([n for _, n in held])) if held else None
+        return cls(MinedPairs.concatenate([one.pairs for one in several]), positive, negative, beside)
+
+    def __len__(self) -> int:
+        """How many queries are drawn in an epoch."""
+        return len(self.pairs)
+
+    def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
+        """`size` queries, one positive for each, `size * negatives_per_query` negatives, and the teacher's margins."""
+        return self.batch_of(self.pairs.draw_places(size, seed, step), device)
+
+    def batch_of(self, places: tuple[np.ndarray, np.ndarray, np.ndarray], device: torch.device) -> TrainingBatch:
+        """The batch of some queries, and of positives and negatives given by their places in the arrays of numbers."""
+        queries, positives, negatives = places
+        batch = self.pairs.batch_of(self.pairs.numbers_at(*places), device)
+        sides = [(self.positive_scores, self.negative_scores), *([] if self.beside is None else [self.beside])]
+        margins = [one[positives][:, None] - other[negatives].reshape(len(queries), -1) for one, other in sides]
+        taught, *beside = (torch.from_numpy(one.astype(np.float32)).to(device) for one in margins)
+        return batch._replace(extra=Margins(taught, beside=beside[0] if beside else None))
+
+    def narrow(self) -> ScoredPairs:
+        """The same pairs, with all numbers in as few bytes as they need."""
+        return replace(self, pairs=self.pairs.narrow())
+
+    def save(self, folder: str | Path) -> None:
+        """Write texts, numbers and scores into a folder."""
+        self.pairs.save(folder)
+        beside = {} if self.beside is None else dict(zip(_BESIDE, self.beside, strict=True))
+        scores = {"positives": self.positive_scores, "negatives": self.negative_scores, **beside}
+        save_arrays(Path(folder) / _SCORES, **scores)
+
+    @classmethod
+    def open(cls, folder: str | Path, *, beside: bool = False, **options: Any) -> ScoredPairs:
+        """Saved pairs with scores, `beside` with those of a model beside; `options` say how they are drawn."""
+        names = "positives", "negatives", *(_BESIDE if beside else ())
+        positive, negative, *others = read_arrays(Path(folder) / _SCORES, *names)
+        return cls(MinedPairs.open(folder, **options), positive, negative, (others[0], others[1]) if beside else None)
+
+
+def open_pairs(folder: str | Path, **options: Any) -> MinedPairs | ScoredPairs:
+    """Saved pairs, with the scores of a teacher where there are some; `options` say how they are drawn."""
+    kind: type[MinedPairs | ScoredPairs] = ScoredPairs if (Path(folder) / _SCORES).is_file() else MinedPairs
+    return kind.open(folder, **options)

@@ -1,0 +1,148 @@
+"""One story over every kind of collection: an index, a server's client, a cluster, a client of a served cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from served import served
+from vizsla import Collection, Index, RemoteIndex
+from vizsla.backends.qdrant.index import QdrantIndex
+from vizsla.errors import UnsupportedError, VizslaError
+from vizsla.index import CollectionView
+
+KINDS = ["index", "client", "cluster", "client of a cluster"]
+BEYOND_A_CLUSTER = {
+    "facets": "cannot count the values of fields over all documents that match",
+    "matching": "cannot count all documents that match a query",
+    "suggestions": "cannot complete words",
+    "compacted": "its servers compact it themselves",
+}
+DOCUMENTS = [
+    {"id": "1", "text": "Vizslas are dogs that point and retrieve.", "lang": "en", "year": 2001},
+    {"id": "2", "text": "Dogs bark, and some dogs retrieve birds.", "lang": "en", "year": 2003},
+    {"id": "3", "text": "Cats do not retrieve anything.", "lang": "en", "year": 1999},
+    {"id": "4", "text": "Vizslas are Hungarian dogs.", "lang": "hu", "year": 2001},
+    {"id": "5", "text": "Fish swim.", "lang": "en", "year": 1980},
+    {"id": "6", "text": " ", "lang": "en", "year": 1981},
+]
+
+
+@contextmanager
+def opened(kind: str, folder: Path, where: str) -> Iterator[Collection]:
+    """An empty collection of a kind."""
+    if kind == "index":
+        with Index.create(folder / "dogs") as index:
+            yield index
+    elif kind == "cluster":
+        with QdrantIndex.create(where, overwrite=True) as cluster:
+            yield cluster
+    else:
+        address = where if kind == "client of a cluster" else str(folder / "served")
+        (QdrantIndex.create(where, overwrite=True) if address == where else Index.create(address)).close()
+        with (
+            served({"dogs": address}, write=True, state=str(folder / "state")) as server,
+            RemoteIndex(f"{server.url}/dogs") as client,
+        ):
+            yield client
+
+
+def story(collection: Collection, cannot: dict[str, str]) -> Iterator[tuple[str, Any]]:
+    """What a collection says, step by step; `cannot`: steps that it refuses, with the sentence."""
+
+    def tried(step: str, call: Callable[[], Any]) -> tuple[str, Any]:
+        if step not in cannot:
+            return step, call()
+        with pytest.raises(UnsupportedError, match=cannot[step]):
+            call()
+        return step, None
+
+    added = collection.add(DOCUMENTS)
+    yield "added", (added.documents, added.replaced, [document.id for document in added.empty])
+    yield "not committed", (len(collection), collection.search("dogs"), collection.get("1"))
+    first = collection.commit()
+    yield "committed", (first == collection.generation, type(first), len(collection))
+    yield "nothing to commit", collection.commit() - first >= 0
+
+    yield "document", collection.get("2")
+    yield "documents", collection.get_many(["4", 5, "nobody"])
+    for query, filter in (("dogs that retrieve", None), ("vizslas", "year = 2001"), ("nothing", {"lang": "en"})):
+        yield f"search {query}", list(collection.search(query, 3, filter))
+    yield "page", collection.search("dogs retrieve", 1, offset=1, min_score=0.01).ids
+    yield "many", [hits.ids for hits in collection.search_many(["dogs", "", "cats"], documents=False)]
+    yield "run", {query: ranking.documents for query, ranking in collection.run({"q": "dogs", "r": "fish"}).items()}
+    view = collection.with_model()
+    assert isinstance(view, CollectionView)
+    yield "view", [view.search("dogs").ids, view.count(filter="year > 2000"), view.similar("1").ids, len(view)]
+
+    explanation = collection.explain("dogs retrieve", "2", "year > 2000")
+    yield "explained", (explanation.name, explanation.score, [(p.name, p.score) for p in explanation.parts])
+    yield tried("facets", lambda: collection.facets(["lang", "year"], "dogs", "year > 1990", size=2))
+    yield "facets of the best", collection.facets(["lang"], "dogs retrieve", over=3)
+    yield "similar", list(collection.similar("1", 2))
+    yield "similar, filtered", collection.similar("1", 2, 'lang = "hu"').ids
+    yield tried("suggestions", lambda: collection.suggest("big viz"))
+    yield "terms", collection.term_statistics("retrieving dogs xyzzy")
+    yield "counts", (collection.count(), collection.count(filter="year = 2001"))
+    yield tried("matching", lambda: collection.count("dogs", "year > 2001"))
+    yield "facts", {name: collection.info()[name] for name in ("model", "documents", "passages", "stored")}
+
+    added = collection.add([{"id": "3", "text": "Cats retrieve mice.", "year": 2020}, {"id": "7", "text": "Mice."}])
+    yield "replaced", (added.documents, added.replaced)
+    collection.rollback()
+    yield "rolled back", collection.commit() - first >= 0
+    yield "as before", collection.get("3")
+    yield "deleted", (collection.delete(["5", "nobody"]), collection.delete(6), collection.delete([]))
+    yield "deleted by filter", collection.delete(filter="year = 2001")
+    yield "not yet", len(collection)
+    yield "later", (collection.commit() > first, len(collection), collection.search("vizslas"))
+    yield "left", list(collection.get_many("1234567"))
+    yield tried("compacted", lambda: collection.compact() > first)
+    collection.refresh()
+    yield "refreshed", collection.generation > first
+    for wrong in (
+        lambda: collection.delete(),
+        lambda: collection.delete("1", filter="year = 1"),
+        lambda: collection.delete(filter="colour = 1"),
+        lambda: collection.search(" "),
+        lambda: collection.similar("nobody"),
+        lambda: collection.search("dogs", model="bm26x"),
+        lambda: collection.search("dogs", oder=1),  # type: ignore[call-arg]
+        lambda: collection.facets("lang"),
+    ):
+        with pytest.raises(VizslaError):
+            wrong()
+
+
+def rounded(value: Any) -> Any:
+    """Values with scores as they are told in single precision."""
+    if isinstance(value, float):
+        return pytest.approx(value, rel=1e-5)
+    if isinstance(value, tuple | list):
+        return type(value)(map(rounded, value)) if type(value) in (tuple, list) else value
+    return value
+
+
+def plain(value: Any) -> Any:
+    """Hits as their columns, for comparisons of scores that are not exact."""
+    if isinstance(value, list):
+        return [(v.rank, v.id, v.score, dict(v.document.content)) if hasattr(v, "rank") else plain(v) for v in value]
+    return value
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_story_is_the_same(kind: str, tmp_path: Path, where: str) -> None:
+    with Index.create(tmp_path / "expected") as index:
+        expected = dict(story(index, {}))
+    cannot = BEYOND_A_CLUSTER if "cluster" in kind else {}
+    with opened(kind, tmp_path, where) as collection:
+        assert isinstance(collection, Collection)
+        for step, found in story(collection, cannot):
+            if step in cannot:
+                continue
+            assert type(found) is type(expected[step]), step
+            assert plain(found) == rounded(plain(expected[step])), step
