@@ -23,7 +23,7 @@ import Stemmer
 
 from vizsla.datasets import read_documents
 from vizsla.text import Analyzer
-from vizsla.text.stopwords import stop_words
+from vizsla.text.filters import stop_words
 
 BATCH = 2000
 

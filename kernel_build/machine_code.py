@@ -24,7 +24,7 @@ _LOOKUPS = {
           ret <16 x i8> %found
         }""",
 }
-"""What `engine/table_lookup.py` calls, by the first letters of a level."""
+"""What `engine/intrinsics.py` calls, by the first letters of a level."""
 
 
 def object_file(bitcode: bytes, name: str, triple: str, level: Level) -> bytes:

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from vizsla.index import Index
-from vizsla.index.storage import mapping
+from vizsla.index.storage import arrays
 from vizsla.index.storage.verify import verify
 
 
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=10_000)
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    mapping.SMALL = 0  # every array is a map, as in a large index
+    arrays.SMALL = 0  # every array is a map, as in a large index
     gc.disable()
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:

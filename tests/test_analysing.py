@@ -24,7 +24,7 @@ from vizsla.datasets import RawLines, Source
 from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.index.storage.verify import verify
-from vizsla.index.writing import analysing, term_numbers
+from vizsla.index.writing import analysis, term_numbers
 from vizsla.models import Model, parse_model
 from vizsla.text import Analyzer, register_filter
 from vizsla.text.lexicon import Lexicon
@@ -132,7 +132,7 @@ def content(folder: Path) -> tuple[list[str], dict[str, list[tuple[object, ...]]
 def test_any_number_of_threads_builds_the_same_index(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, model: str, store: bool
 ) -> None:
-    monkeypatch.setattr("vizsla.index.storage.term_blocks._MIN_FOLDED", 100)
+    monkeypatch.setattr("vizsla.index.storage.terms._MIN_FOLDED", 100)
     threads = []
     submit = ThreadPoolExecutor.__init__
     monkeypatch.setattr(ThreadPoolExecutor, "__init__", lambda pool, n: (threads.append(n), submit(pool, n))[1])
@@ -150,7 +150,7 @@ def test_any_number_of_threads_builds_the_same_index(
         index.commit()
     contents.append(content(tmp_path / "slow.index"))
     assert all(each == contents[0] for each in contents)
-    most = min(analysing.available_cores(), 8)
+    most = min(analysis.available_cores(), 8)
     assert [n for n in threads if n > 1] == [2, 4, *([most] if most > 1 else [])]
 
 
@@ -194,7 +194,7 @@ def test_a_bad_line_is_named_and_nothing_is_added(tmp_path: Path, corpus: Path) 
 
 
 def test_an_error_in_a_thread_ends_all_of_them(tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encode = analysing.Analyst.encode
+    encode = analysis.Analyst.encode
     left = iter(range(7))
 
     def failing(*arguments: object) -> object:
@@ -202,7 +202,7 @@ def test_an_error_in_a_thread_ends_all_of_them(tmp_path: Path, corpus: Path, mon
             raise MemoryError
         return encode(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(analysing.Analyst, "encode", failing)
+    monkeypatch.setattr(analysis.Analyst, "encode", failing)
     before = threading.active_count()
     with Index.create(tmp_path / "i") as index:
         with pytest.raises(MemoryError):
@@ -293,6 +293,6 @@ def test_threads_are_for_lines_that_a_kernel_reads(
     path.write_text(json.dumps(record) + "\n")
     parsed = parse_model(model) if isinstance(model, str) else model
     (lines,) = Source.find(path, fields=parsed.fields).raw_lines() or ()
-    analyst = analysing.Analyst(parsed, None, True, 1 << 20)
+    analyst = analysis.Analyst(parsed, None, True, 1 << 20)
     assert analyst.can_share(lines) == shared
     assert not analyst.can_share(lines.documents())

@@ -27,7 +27,6 @@ from vizsla.engine import (
     Weightings,
     build_segment,
     convert_rows,
-    read_vector_index,
     search_many,
 )
 from vizsla.engine.ann import build_ann_index
@@ -266,24 +265,6 @@ def test_what_is_no_kind() -> None:
     assert own.factory(389, 8) is None
     assert own.factory(20_000, 8) == "IVF10,SQ8"
     assert VectorIndex.parse("pq(min_documents=1)").factory(9983, 8) is None
-
-
-@pytest.mark.parametrize(
-    ("stored", "expected"),
-    [
-        (None, "exact"),
-        ("sq8", "sq8"),
-        ("exact(store=float16)", "float16"),
-        ("hnsw(links=16, building=200, ef=100, codes=float16, least=500)",
-         "hnsw(M=16, ef_construction=200, ef_search=100, codes=float16, min_documents=500)"),
-        ("ivf(lists=1024, probes=8, codes=pq, parts=48, bits=4, store=sq8)",
-         "ivf(nlist=1024, nprobe=8, codes=pq, m=48, nbits=4, store=sq8)"),
-        ("pq(parts=96, device=gpu)", "pq(m=96, device=gpu)"),
-        ("ivf(nlist=1024, nprobe=8)", "ivf(nlist=1024, nprobe=8)"),
-    ],
-)  # fmt: skip
-def test_metadata_of_older_indexes_is_read(stored: str | None, expected: str) -> None:
-    assert str(read_vector_index(stored)) == expected
 
 
 def test_every_kind_says_what_its_options_are() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,10 +13,8 @@ import numpy as np
 import pytest
 
 from conftest import Cli
-from earlier_formats import make_format
 from scattered import Scattered
 from vizsla.engine import VectorIndex, convert_rows
-from vizsla.engine.vector_indexes.ivf import IVF
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import Index, measure_recall, verify
 
@@ -124,27 +121,6 @@ def test_the_kind_can_be_changed(cli: Cli, tmp_path: Path) -> None:
     assert (code, "sq8, 18.0 kB in sq8" in out) == (0, True), out
     code, _, said = cli("compact", folder, "--vector-index", "hnws")
     assert (code, "did you mean 'hnsw'?" in said) == (2, True)
-
-
-def test_an_index_of_an_older_version_is_searched_changed_and_checked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its metadata has other names for the options."""
-    with monkeypatch.context() as patch:
-        patch.setattr(IVF, "__str__", lambda _: "ivf(lists=8, probes=4, least=100)")
-        with Index.create(tmp_path / "i", Scattered(), vector_index=IVF(min_documents=100, nlist=8, nprobe=4)) as index:
-            index.add(documents_of(range(500)))
-            index.commit()
-            found = pairs_of(index.search("w5 w7", 10))
-    with Index.open(tmp_path / "i") as index:
-        assert index.info()["dense"]["kind"] == "ivf(nlist=8, nprobe=4, min_documents=100)"
-        assert pairs_of(index.search("w5 w7", 10)) == found
-        files = set(tmp_path.rglob("*.faiss"))
-        index.add(documents_of(range(500, 510)))
-        index.commit()
-        assert set(tmp_path.rglob("*.faiss")) == files  # what is built is known to be the same
-        assert len(index.search("w5 w7", 10, search_params="nprobe=8")) == 10
-        assert verify(index.path) == []
 
 
 def test_small_segments_are_searched_exactly_and_info_says_so(cli: Cli, tmp_path: Path) -> None:
@@ -256,30 +232,6 @@ def test_the_way_to_a_gpu_with_the_gpu_faked(built: Index, monkeypatch: pytest.M
         built.search("w5 w7", 10, search_params="oversample=20, device=gpu")
     with pytest.raises(VizslaError, match="hnsw does not take the option device"):
         VectorIndex.parse("hnsw(device=gpu)")
-
-
-def test_an_index_of_before_there_were_kinds(tmp_path: Path) -> None:
-    with Index.create(tmp_path / "old", Scattered()) as index:
-        index.add(documents_of(range(50)))
-        index.commit()
-        before = pairs_of(index.search("w5"))
-    make_format(3, tmp_path / "old")
-    with sqlite3.connect(tmp_path / "old" / "index.db") as db:
-        db.execute("DELETE FROM meta WHERE key IN ('dense', 'checksums')")
-        db.execute("UPDATE meta SET value = '2' WHERE key = 'format'")
-    db.close()
-    (tmp_path / "old" / "index.seal").write_text("the hash of index.db, which nobody looks at any more")
-    with Index.open(tmp_path / "old") as index:
-        assert pairs_of(index.search("w5")) == before
-        index.add(documents_of(range(50, 60)))
-        index.commit()
-        assert index.info()["dense"]["kind"] == "exact"
-        assert verify(index.path) == []
-    assert not (tmp_path / "old" / "index.seal").exists()
-    with sqlite3.connect(tmp_path / "old" / "index.db") as db:
-        db.execute("UPDATE contents SET fields = '{}' WHERE number = 3")
-    db.close()
-    assert any("documents is not what was written" in problem for problem in verify(tmp_path / "old"))
 
 
 def test_recall_is_printed(built: Index, cli: Cli, tmp_path: Path) -> None:

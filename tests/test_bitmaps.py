@@ -19,7 +19,7 @@ from vizsla.engine.blocks import (
     value_in_bitmap,
     with_bitmaps,
 )
-from vizsla.engine.living import frequencies_without, living_frequencies
+from vizsla.engine.deletions import frequencies_without, living_frequencies
 from vizsla.engine.row_search import rows_with_all, rows_with_any
 
 

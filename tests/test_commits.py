@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scattered import ScatteredTokens
 from vizsla import Index
 from vizsla.engine import build_segment, frequencies_without, living_frequencies
-from vizsla.engine.deleted_rows import frequencies_in_rows
+from vizsla.engine.deletions import frequencies_in_rows
 from vizsla.index import verify
-from vizsla.index.storage import database, living, log, segment_files, term_blocks
+from vizsla.index.storage import database, living, segment_files, terms
 from vizsla.index.writing import transaction
 from vizsla.models import parse_model
 
@@ -26,7 +26,7 @@ SHORT = 100_000
 
 @pytest.fixture
 def short_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "MAX_BYTES", SHORT)
+    monkeypatch.setattr(database, "MAX_LOG_BYTES", SHORT)
 
 
 def add(index: Index, number: int, count: int = 40) -> None:
@@ -299,7 +299,7 @@ def words_of(index: Index, words: list[str]) -> list[set[str]]:
 @pytest.mark.parametrize("folding", [1, 1 << 20])
 def test_kept_terms_are_those_of_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folding: int) -> None:
     """Two writers take turns, with changes that are discarded, and terms that move to blocks: each keeps its terms."""
-    monkeypatch.setattr(term_blocks, "_MIN_FOLDED", folding)
+    monkeypatch.setattr(terms, "_MIN_FOLDED", folding)
     folder, rng = tmp_path / "my.index", np.random.default_rng(0)
     expected: dict[str, set[str]] = {}
     with Index.create(folder) as one, Index.open(folder) as other:

@@ -11,7 +11,7 @@ import pytest
 from vizsla.errors import CollectionError
 from vizsla.index import Index, replace_index, verify
 from vizsla.index.storage import database, folder
-from vizsla.index.storage.exchange import exchange
+from vizsla.index.storage.folder import exchange
 
 
 def build(place: Path, word: str) -> None:

@@ -16,8 +16,7 @@ from vizsla.errors import VizslaError
 from vizsla.index import Index
 from vizsla.index.search import columns, filtering
 from vizsla.index.search.columns import Columns
-from vizsla.runs.conditions import literal
-from vizsla.runs.filters import Filter
+from vizsla.runs.filters import Filter, literal
 from waiting import calls_of
 
 TEXTS = st.sampled_from(["", "a", "a\0b", "a\0c", "b", 'a"\\b', "é", "1", "\\u0000"])

@@ -14,14 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earlier_formats import make_format
 from test_forking import fork
 from vizsla import Index
 from vizsla.errors import CollectionError
 from vizsla.index import verify
 from vizsla.index.reading.documents import DocumentStore
+from vizsla.index.storage.stored_ids import DamagedTextsError, StoredIds, StoredTexts
 from vizsla.runs import Document
-from vizsla.text.stored_texts import DamagedTextsError, StoredTexts
 from written import records
 
 IDS = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(["", "\n", "a\nb", "\0", "é" * 300])
@@ -50,13 +49,13 @@ def test_stored_texts_give_back_what_was_stored(texts: list[str], data: st.DataO
     assert stored.fit()
     assert len(stored) == len(texts)
     rows = data.draw(st.lists(st.integers(0, len(texts) - 1), max_size=20)) if texts else []
-    assert stored.at(np.array(rows, np.int64)) == [texts[row] for row in rows]
+    assert StoredIds(stored).at(np.array(rows, np.int64)) == [texts[row] for row in rows]
 
 
 @pytest.mark.parametrize("row", [-1, 3, 1 << 40])
 def test_a_row_that_is_not_there(row: int) -> None:
     with pytest.raises(DamagedTextsError):
-        StoredTexts.of(["a", "b", "c"]).at(np.array([0, row]))
+        StoredIds(StoredTexts.of(["a", "b", "c"])).at(np.array([0, row]))
 
 
 @given(st.data())
@@ -66,7 +65,7 @@ def test_damaged_texts_are_noticed_or_read_without_a_crash(data: st.DataObject) 
     array = arrays[data.draw(st.sampled_from(sorted(arrays)))]
     array[data.draw(st.integers(0, len(array) - 1))] = data.draw(st.integers(0, 255))
     with suppress(DamagedTextsError):
-        assert len(StoredTexts(**arrays).at(np.arange(100))) == 100
+        assert len(StoredIds(StoredTexts(**arrays)).at(np.arange(100))) == 100
 
 
 # When documents are read
@@ -159,22 +158,6 @@ def test_damage_is_told_when_a_document_is_looked_at(folder: Path) -> None:
 # Ids in segments
 
 
-def test_an_index_of_format_3_opens_and_gets_ids_with_the_next_commit(folder: Path) -> None:
-    with Index.open(folder) as index:
-        before = [(hit.id, hit["text"]) for hit in index.search("common")]
-    make_format(3, folder)
-    assert not list(folder.rglob("ids*.npy"))
-    with Index.open(folder) as index:
-        assert [(hit.id, hit["text"]) for hit in index.search("common")] == before
-        assert index.run({"q": "common"})["q"].documents == [doc_id for doc_id, _ in before]
-        index.delete(["2"])
-        index.add(records(range(5, 8)))
-        index.commit()
-        assert len(list(folder.rglob("ids*.npy"))) == index.info()["segments"] == 2
-        assert [hit.id for hit in index.search("common")] == ["0", "1", "3", "4", "5", "6", "7"]
-    assert verify(folder) == []
-
-
 def test_ids_after_replacing_deleting_and_merging(folder: Path) -> None:
     with Index.open(folder) as index:
         for turn in range(12):  # more segments than are kept apart
@@ -185,11 +168,3 @@ def test_ids_after_replacing_deleting_and_merging(folder: Path) -> None:
             assert all(index.get(hit.id) == hit.document for hit in hits)
             assert sorted(hit.id for hit in hits) == sorted(d.id for d in index.documents())
     assert verify(folder) == []
-
-
-def test_verify_compares_ids_of_earlier_formats_with_the_database(folder: Path) -> None:
-    make_format(5, folder)
-    with sqlite3.connect(folder / "index.db") as db:
-        db.execute("UPDATE documents SET id = 'other' WHERE number = 2")
-    db.close()
-    assert any("the ids of segment" in problem for problem in verify(folder))

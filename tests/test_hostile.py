@@ -19,6 +19,7 @@ import pytest
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import Index, document_vectors, verify
 from vizsla.index.storage import checksums
+from vizsla.index.storage.terms import DamagedTermsError, stored_terms
 
 USES: list[Callable[[Index], object]] = [
     lambda i: i.search("common word3 new", 50, "n > 3"),
@@ -72,9 +73,10 @@ def tamper(folder: Path, *statements: tuple[str, tuple[Any, ...]]) -> None:
     meta = dict(db.execute("SELECT key, value FROM meta"))
     try:
         kept = json.loads(meta[checksums.KEY])
-        kept |= checksums.compute_checksums(db, json.loads(meta["generation"]), None)
+        generation, next_term = json.loads(meta["generation"]), json.loads(meta["next_term"])
+        kept |= checksums.compute_checksums(db, generation, stored_terms(db), next_term)
         db.execute("UPDATE meta SET value = ? WHERE key = ?", (json.dumps(kept), checksums.KEY))
-    except (KeyError, ValueError, TypeError, sqlite3.Error):
+    except (KeyError, ValueError, TypeError, sqlite3.Error, DamagedTermsError):
         pass  # what was changed has no sums
     db.commit()
     db.close()

@@ -281,14 +281,13 @@ def test_folders_that_are_no_index(tmp_path: Path) -> None:
         Index.open(other)
 
 
-def test_another_format_is_refused(folder: Path, documents: Records) -> None:
-    build(folder, documents).close()
-    connection = sqlite3.connect(folder / "index.db")
-    connection.execute("UPDATE meta SET value = '99' WHERE key = 'format'")
-    connection.commit()
-    connection.close()
-    with pytest.raises(CollectionError, match="format 99, this version reads format 6; upgrade Vizsla"):
-        Index.open(folder)
+def test_an_index_prints_what_it_is(folder: Path) -> None:
+    with Index.create(folder, "bm25(k1=1.2)") as index:
+        assert repr(index) == f"<Index {folder}: {index.model.name}, 0 documents, generation 0>"
+        index.add([{"id": str(i), "text": "dogs"} for i in range(1200)])
+        index.commit()
+        assert repr(index) == f"<Index {folder}: {index.model.name}, 1,200 documents, generation 1>"
+    assert repr(index) == f"<Index {folder}: closed>"
 
 
 def test_create_removes_nothing_it_should_not(tmp_path: Path, documents: Records) -> None:

@@ -18,7 +18,7 @@ from kernel_build import building, signatures
 from kernel_build.targets import TARGETS
 from vizsla import Index
 from vizsla.engine.blocks import Blocks
-from vizsla.engine.deleted_rows import _count_in_rows
+from vizsla.engine.deletions import _count_in_rows
 from vizsla.engine.projection import _project
 from vizsla.engine.vector_rows import widen
 from vizsla.kernels import library
@@ -90,17 +90,17 @@ def test_other_types_are_refused_in_one_sentence(change) -> None:
 
 
 def test_numbers_of_numpy_are_numbers_and_large_ones_are_refused() -> None:
-    from vizsla.text.form_kernels import fill_new_slots
+    from vizsla.text.lexicon import _fill_new_slots
 
     texts = np.array([3, 5], np.uint32)
     for count in (2, np.int64(2), np.uint8(2), np.array(2)):
-        fill_new_slots(texts, count, np.zeros(8, np.int32))
+        _fill_new_slots(texts, count, np.zeros(8, np.int32))
     slots = np.zeros(8, np.int32)
     with pytest.raises(OverflowError):
-        fill_new_slots(texts, 1 << 63, slots)
+        _fill_new_slots(texts, 1 << 63, slots)
     for wrong in (True, 2.0, np.float64(2), "2", np.uint64(1 << 63)):
-        with pytest.raises(TypeError, match=r"the kernel vizsla\.text\.form_kernels\.fill_new_slots takes"):
-            fill_new_slots(texts, wrong, slots)
+        with pytest.raises(TypeError, match=r"the kernel vizsla\.text\.lexicon\._fill_new_slots takes"):
+            _fill_new_slots(texts, wrong, slots)
 
 
 def test_named_tuples_are_taken_by_their_fields() -> None:
@@ -306,7 +306,7 @@ def test_a_library_is_stale_when_a_kernel_changes_and_not_before(checkout: Path)
     assert edited(f"{engine}/blocks.py", "RANGE_BITS = 14", "RANGE_BITS = 15")
     assert edited(f"{engine}/topk.py", "DIGIT = 256", "DIGIT = 128")
     assert edited(f"{engine}/stop_flag.py", "stop[0] -= 1", "stop[0] -= 2")
-    assert edited(f"{engine}/lanes.py", "_AT_ONCE = 16", "_AT_ONCE = 32")
+    assert edited(f"{engine}/intrinsics.py", "_AT_ONCE = 16", "_AT_ONCE = 32")
     assert edited(f"{engine}/vector_rows.py", '@njit("const uint16[:], uint32', '@njit("uint16[:], uint32')
     assert edited(f"{engine}/vector_rows.py", "Sign and fraction", "Signs and fractions") is False
     assert edited(f"{engine}/stop_flag.py", "def failure() -> Exception:", "def failure() -> BaseException:") is False

@@ -102,7 +102,6 @@ def test_a_damaged_directory_is_refused_or_leads_nowhere_else(lists: Lists, data
     ],
 )
 def test_tables_that_contradict_themselves_are_refused(change: Callable[[BlockTable], BlockTable]) -> None:
-    """Segments of format 4 have such tables, which may be damaged."""
     table = table_of({3: {0: 5, 9: 1}, 4: {2: 1}})
     assert len(ListDirectory.pack(table)) == 2
     with pytest.raises(DamagedSegmentError):

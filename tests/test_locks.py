@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from vizsla.index import Index, document_vectors, verify
-from vizsla.index.storage import mapping
+from vizsla.index.storage import arrays
 
 LINUX = Path("/proc/self/fd").is_dir()
 
@@ -164,7 +164,7 @@ def handles() -> int:
 @pytest.mark.usefixtures("few_handles")
 def test_handles_are_closed_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No garbage collection comes to help; `python tests/endurance.py` does each ten thousand times."""
-    monkeypatch.setattr(mapping, "SMALL", 0)  # so that every array is a map, as in a large index
+    monkeypatch.setattr(arrays, "SMALL", 0)  # so that every array is a map, as in a large index
     gc.disable()
     try:
         start = handles()

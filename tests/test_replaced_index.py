@@ -18,7 +18,8 @@ import pytest
 from small import small_dense
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import Index, newest_generation, replace_index, verify
-from vizsla.index.reading import watch
+from vizsla.index.reading import connection
+from vizsla.index.reading.connection import Newest, Watch
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.storage import database
 from waiting import calls_of, eventually
@@ -124,11 +125,11 @@ def test_another_process_commits(place: Path, index: Index) -> None:
 
 def test_looking_is_cheap_when_nothing_changes(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a change nothing but the times of two files is looked at, once these are not too young."""
-    monkeypatch.setattr(watch, "_TICK", 0)
+    monkeypatch.setattr(connection, "_TICK", 0)
     newest_generation(index)
-    monkeypatch.setattr(watch.Watch, "_read", lambda _: pytest.fail("the database was opened"))
-    stamp, looks = watch.database.stamp, []
-    monkeypatch.setattr(watch.database, "stamp", lambda *arguments: looks.append(1) or stamp(*arguments))
+    monkeypatch.setattr(Watch, "_read", lambda _: pytest.fail("the database was opened"))
+    stamp, looks = connection.database.stamp, []
+    monkeypatch.setattr(connection.database, "stamp", lambda *arguments: looks.append(1) or stamp(*arguments))
     for _ in range(100):
         assert newest_generation(index) == 1
     assert len(looks) == 200
@@ -139,13 +140,13 @@ def test_looking_is_cheap_when_nothing_changes(index: Index, monkeypatch: pytest
 
 def test_what_was_written_just_now_is_looked_at_again(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[int] = []
-    read = watch.Watch._read
+    read = Watch._read
 
-    def counted(self: watch.Watch) -> watch.Newest:
+    def counted(self: Watch) -> Newest:
         reads.append(1)
         return read(self)
 
-    monkeypatch.setattr(watch.Watch, "_read", counted)
+    monkeypatch.setattr(Watch, "_read", counted)
     os.utime(index.path / "index.db")
     for _ in range(3):
         newest_generation(index)

@@ -262,7 +262,7 @@ def test_a_renaming_that_fails_leaves_the_old_index(place: Path, monkeypatch: py
 
 
 def test_leftovers_of_a_killed_writer_are_known(place: Path) -> None:
-    for name in ("writer.lock-journal", "index.seal", "index.seal.new", "index.db.new", "building.lock"):
+    for name in ("writer.lock-journal", "index.db.new", "building.lock"):
         (place / name).write_text("")
     build(place, 3, overwrite=True)
     assert size(place) == 3

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vizsla.text import stored_ids
-from vizsla.text.stored_ids import StoredIds, ids_at
-from vizsla.text.stored_texts import DamagedTextsError, StoredTexts
+from vizsla.index.storage import stored_ids
+from vizsla.index.storage.stored_ids import DamagedTextsError, StoredIds, StoredTexts, ids_at
 
 COUNTING = st.tuples(
     st.sampled_from(["", "d", "d0", "d9", "é-", "5-0", "\n"]), st.integers(0, 120), st.integers(1, 9)
@@ -37,7 +36,7 @@ def check(ids: Sequence[str], stored: StoredIds, wanted: Sequence[str]) -> None:
     ]
     some = np.arange(len(ids))[1::2]
     copied = StoredTexts.concatenated([stored.copied(some), stored.copied(some[:1])])
-    assert copied.at(np.arange(len(copied))) == [ids[i] for i in [*some, *some[:1]]]
+    assert StoredIds(copied).at(np.arange(len(copied))) == [ids[i] for i in [*some, *some[:1]]]
     assert stored.rows_ending(b"-0").tolist() == [row for row, one in enumerate(ids) if one.endswith("-0")]
 
 
@@ -106,4 +105,3 @@ def test_ids_of_any_size() -> None:
         assert ids.at(np.arange(len(ids))) == texts
         wanted = [texts[0], "d7", "c", texts[-1]]
         assert ids.find(StoredTexts.of(wanted)) == [(0, 0), (1, 8), (3, 301)]
-        assert StoredTexts.of(texts).at(np.array([301, 2])) == [texts[301], "d1"]

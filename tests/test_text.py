@@ -157,7 +157,7 @@ def test_wordpiece_is_saved_with_its_file(tmp_path: Path) -> None:
 
 
 def test_every_snowball_language_has_a_stemmer_and_stop_words() -> None:
-    from vizsla.text.stopwords import stop_words
+    from vizsla.text.filters import stop_words
 
     for language in snowball_languages():
         analyzer = Analyzer.parse(f"snowball-{language}")

@@ -14,9 +14,8 @@ from vizsla.datasets import Source
 from vizsla.engine import Query, SegmentList, Weighting, Weightings, build_segment, search_many
 from vizsla.index import Index
 from vizsla.index.storage import segment_files
+from vizsla.index.storage.stored_ids import StoredIds, StoredTexts
 from vizsla.models import BM25, CountedStatistics
-from vizsla.text.stored_ids import StoredIds
-from vizsla.text.stored_texts import StoredTexts
 
 FACTS = "facts.json"
 CHUNK = 100_000  # documents whose terms are counted together

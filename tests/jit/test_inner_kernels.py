@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vizsla.engine import Weighting, Weightings
 from vizsla.engine.blocks import OFFSET_MASK, RANGE_BITS, RANGE_SIZE, find_four, find_posting, with_bitmaps
 from vizsla.engine.bounds import add_bitmap, add_few_of_bitmap, find_reaching
-from vizsla.engine.lanes import bits_reaching, count_bits, first_bit, four_numbers, largest
+from vizsla.engine.intrinsics import bits_reaching, count_bits, first_bit, four_numbers, largest
 from vizsla.kernels import njit
 
 SEED = st.integers(0, 1 << 30)
@@ -20,7 +20,7 @@ SEED = st.integers(0, 1 << 30)
 
 @njit
 def compare(numbers, at, threshold, out):
-    """Put what `lanes.py` says of 64 numbers into `out`."""
+    """Put what `intrinsics.py` says of 64 numbers into `out`."""
     bits = bits_reaching(numbers, np.uint64(at), np.uint16(threshold))
     out[0], out[1], out[2] = bits, first_bit(bits), count_bits(bits)
     out[3], out[4] = largest(numbers, np.uint64(at)), four_numbers(numbers, np.uint64(at))

@@ -9,9 +9,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vizsla.engine.ann import AnnIndex, build_ann_index, check_gpu, faiss_for
     from vizsla.engine.arrays import DamagedSegmentError
+    from vizsla.engine.deletions import frequencies_without, living_frequencies
     from vizsla.engine.edit_distance import WordList
     from vizsla.engine.list_directory import BlockTable, ListDirectory
-    from vizsla.engine.living import frequencies_without, living_frequencies
     from vizsla.engine.match_lists import exact_matches
     from vizsla.engine.max_sim import exact_max_sims
     from vizsla.engine.merge import Merge, MergedPostingLists
@@ -20,15 +20,20 @@ if TYPE_CHECKING:
     from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
     from vizsla.engine.query import Query, TokenQuery
     from vizsla.engine.residual_rows import ResidualCodec, ResidualRows, code_bytes, number_dtype
-    from vizsla.engine.row_search import rows_with_all, rows_with_any, search_rows
+    from vizsla.engine.row_search import rows_with_a_score, rows_with_all, rows_with_any, search_rows
     from vizsla.engine.search import TopDocuments, search_among, search_many
     from vizsla.engine.segment import Segment, build_segment, by_document, fits_a_segment
     from vizsla.engine.segment_list import SegmentList
     from vizsla.engine.term_sequences import BREAK, HOLE, PhrasePattern, TermSequences, rows_with_phrase
     from vizsla.engine.threads import processors
-    from vizsla.engine.token_building import build_token_index, learn_codec
-    from vizsla.engine.token_lists import TokenLists
-    from vizsla.engine.token_rows import TokenRows, convert_token_rows, token_store
+    from vizsla.engine.token_rows import (
+        TokenLists,
+        TokenRows,
+        build_token_index,
+        convert_token_rows,
+        learn_codec,
+        token_store,
+    )
     from vizsla.engine.vector_indexes import (
         STORES,
         VECTOR_INDEXES,
@@ -36,7 +41,6 @@ if TYPE_CHECKING:
         Exact,
         Plaid,
         VectorIndex,
-        read_vector_index,
     )
     from vizsla.engine.vector_rows import ScaledRows, VectorRows, convert_rows, storage_of
     from vizsla.engine.weighting import Weighting, Weightings
@@ -65,7 +69,7 @@ _HOMES = {
     "Segment": "segment",
     "SegmentList": "segment_list",
     "TermSequences": "term_sequences",
-    "TokenLists": "token_lists",
+    "TokenLists": "token_rows",
     "TokenQuery": "query",
     "TokenRows": "token_rows",
     "TopDocuments": "search",
@@ -77,7 +81,7 @@ _HOMES = {
     "WordList": "edit_distance",
     "build_ann_index": "ann",
     "build_segment": "segment",
-    "build_token_index": "token_building",
+    "build_token_index": "token_rows",
     "by_document": "segment",
     "check_gpu": "ann",
     "code_bytes": "residual_rows",
@@ -87,12 +91,12 @@ _HOMES = {
     "exact_max_sims": "max_sim",
     "faiss_for": "ann",
     "fits_a_segment": "segment",
-    "frequencies_without": "living",
-    "learn_codec": "token_building",
-    "living_frequencies": "living",
+    "frequencies_without": "deletions",
+    "learn_codec": "token_rows",
+    "living_frequencies": "deletions",
     "number_dtype": "residual_rows",
     "processors": "threads",
-    "read_vector_index": "vector_indexes",
+    "rows_with_a_score": "row_search",
     "rows_with_all": "row_search",
     "rows_with_any": "row_search",
     "rows_with_phrase": "term_sequences",
@@ -155,7 +159,7 @@ __all__ = [
     "living_frequencies",
     "number_dtype",
     "processors",
-    "read_vector_index",
+    "rows_with_a_score",
     "rows_with_all",
     "rows_with_any",
     "rows_with_phrase",

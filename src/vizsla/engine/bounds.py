@@ -22,9 +22,17 @@ from vizsla.engine.blocks import (
     number_at,
     value_in_bitmap,
 )
-from vizsla.engine.lanes import LANES, bits_reaching, count_bits, first_bit, four_numbers, largest
+from vizsla.engine.intrinsics import (
+    LANES,
+    WORDS_AT_A_TIME,
+    add_words,
+    bits_reaching,
+    count_bits,
+    first_bit,
+    four_numbers,
+    largest,
+)
 from vizsla.engine.scores import value_at, weight_of
-from vizsla.engine.table_lookup import WORDS_AT_A_TIME, add_words
 from vizsla.kernels import njit
 
 TOP_BIT = 1 << 15

@@ -1,26 +1,32 @@
-"""The top k of the documents with a phrase, in one call of a kernel for each segment that stores term sequences."""
+"""The top k of the documents with a phrase, in one call of a kernel for each segment that stores term sequences.
+
+It goes through the documents that have all terms of a query, range by range, and scores those with the phrase.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from vizsla import stopping
-from vizsla.engine.blocks import RANGE_BITS
-from vizsla.engine.common_postings import (
-    MANY,
-    MAX_TERMS,
-    CommonScratch,
-    find_common,
-    has_bitmap,
-    order_by_length,
-    score_range,
+from vizsla.engine.blocks import (
+    LOOKUP,
+    OFFSET_MASK,
+    RANGE_BITS,
+    RANGE_SIZE,
+    bits_at,
+    block_bounds,
+    find_block,
+    find_posting,
+    is_bitmap,
+    value_in_bitmap,
 )
-from vizsla.engine.prefetching import prefetch
+from vizsla.engine.intrinsics import prefetch
 from vizsla.engine.query import Query
-from vizsla.engine.scores import Terms
+from vizsla.engine.scores import Terms, score_posting, score_value
 from vizsla.engine.search import TopDocuments
 from vizsla.engine.segment import LENGTH_TYPES, Segment, SegmentArrays, read_only_mask
 from vizsla.engine.segment_list import SegmentList
@@ -223,3 +229,226 @@ def _search(table, lengths, allowed, facts, w, query, order, phrase, memory, scr
             if count < 0:
                 return -1
     return _merge(phrase, scratch, size, segment.first, top, count, stop)
+
+
+MAX_TERMS = 16
+"""That a query may have here."""
+MANY = 2048
+"""Documents may be gathered up to this number, and those of one range more."""
+_LARGE = 1 << 15  # marks a posting of a large list
+
+
+class CommonScratch(NamedTuple):
+    """What a thread works in."""
+
+    marks: np.ndarray
+    """[MAX_TERMS, RANGE_SIZE] for each term and document of a range the place of its posting among the term's own."""
+    leads: np.ndarray
+    """[2, RANGE_SIZE] documents of a range, as small and as large postings of one term."""
+    bounds: np.ndarray
+    """[MAX_TERMS, 4] where the small and the large postings of each term start and end in a range."""
+    documents: np.ndarray
+    """[MANY + RANGE_SIZE] documents that have all terms."""
+    scores: np.ndarray
+    """Theirs."""
+
+    @classmethod
+    def of_thread(cls) -> CommonScratch:
+        try:
+            scratch: CommonScratch = _local.scratch
+        except AttributeError:
+            scratch = _local.scratch = cls(
+                np.zeros((MAX_TERMS, RANGE_SIZE), np.uint16),
+                np.empty((2, RANGE_SIZE), np.uint16),
+                np.empty((MAX_TERMS, 4), np.int64),
+                np.empty(MANY + RANGE_SIZE, np.uint32),
+                np.empty(MANY + RANGE_SIZE),
+            )
+        return scratch
+
+
+_local = threading.local()
+
+
+@njit
+def _length(small, large, own):
+    """How many postings a term has, if its lists are sound."""
+    few = np.int64(small.starts[own[1]]) - np.int64(small.starts[own[0]])
+    return few + np.int64(large.starts[own[3]]) - np.int64(large.starts[own[2]])
+
+
+@njit
+def order_by_length(small, large, blocks, order):
+    """Sort the terms by how many postings they have, the rarest first."""
+    for i in range(order.size):
+        term, j = i, i
+        while j > 0 and _length(small, large, blocks[term]) < _length(small, large, blocks[order[j - 1]]):
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = term
+
+
+@njit
+def has_bitmap(small, own):
+    """Whether a term has a bitmap. The rarest term of a query must not have one here."""
+    for r in range(own[0], own[1]):
+        a, z = block_bounds(small, r)
+        if is_bitmap(small, a, z):
+            return True
+    return False
+
+
+@njit
+def _find_blocks(small, large, own, doc_range, bounds):
+    """Put where a term's small and large postings in a range start and end into `bounds`; False for damage."""
+    for kind in range(2):
+        lists, first, last = small if kind == 0 else large, own[2 * kind], own[2 * kind + 1]
+        r = find_block(lists.ranges, first, last, doc_range)
+        a, z = np.int64(0), np.int64(0)
+        if r < last and lists.ranges[r] == doc_range:
+            a, z = block_bounds(lists, r)
+        if z < a or (z - a > RANGE_SIZE and not is_bitmap(lists, a, z)):
+            return False
+        bounds[2 * kind], bounds[2 * kind + 1] = a, z
+    return True
+
+
+@njit
+def _offset_at(postings, x):
+    """The place of a posting's document in its range."""
+    return postings[x] & np.uint16(OFFSET_MASK)
+
+
+@njit
+def _look_up(small, large, bounds, leads, some, start, marks):
+    """Mark those of some documents that a term has; they are given by postings of the rarest term."""
+    a, z, b, y = bounds[0], bounds[1], bounds[2], bounds[3]
+    is_plain = a < z and not is_bitmap(small, a, z)  # a bitmap needs no marks
+    for x in range(np.uint64(some.size)):
+        offset = _offset_at(leads, np.uint64(start) + np.uint64(some[x]))
+        if is_plain:
+            at = find_posting(small.postings, a, z, offset)
+            if _offset_at(small.postings, at) == offset:
+                marks[offset] = np.uint16(at - np.uint64(a))
+        if b < y:
+            at = find_posting(large.postings, b, y, offset)
+            if _offset_at(large.postings, at) == offset:
+                marks[offset] = np.uint16(at - np.uint64(b)) | np.uint16(_LARGE)
+
+
+@njit
+def _mark_all(small, large, bounds, marks):
+    """Mark all documents that a term has in a range."""
+    a, b = np.uint64(bounds[0]), np.uint64(bounds[2])
+    if not is_bitmap(small, bounds[0], bounds[1]):
+        for x in range(np.uint64(bounds[1]) - a):
+            marks[_offset_at(small.postings, a + x)] = np.uint16(x)
+    for x in range(np.uint64(bounds[3]) - b):
+        marks[_offset_at(large.postings, b + x)] = np.uint16(x) | np.uint16(_LARGE)
+
+
+@njit
+def _keep_marked(small, large, bounds, leads, some, start, marks):
+    """Move those of some documents that a term has to the front; how many.
+
+    The mark of a document that has been marked is a posting of its own. Any other mark is an old one, and is not.
+    """
+    kept, last, as_bitmap = np.uint64(0), np.uint64(bounds[1] - bounds[0] - 1), is_bitmap(small, bounds[0], bounds[1])
+    a, b, many = np.uint64(bounds[0]), np.uint64(bounds[2]), np.uint64(bounds[3] - bounds[2])
+    has_small = bounds[0] < bounds[1] and not as_bitmap
+    for x in range(np.uint64(some.size)):
+        lead = some[x]
+        offset = _offset_at(leads, np.uint64(start) + np.uint64(lead))
+        at = np.uint64(marks[offset])
+        has = as_bitmap and bits_at(small.postings, a, offset) > 0
+        if at >= np.uint64(_LARGE):
+            at -= np.uint64(_LARGE)
+            has |= at < many and _offset_at(large.postings, b + at) == offset
+        elif has_small:
+            has |= _offset_at(small.postings, a + min(at, last)) == offset  # no branch depends on it
+        some[kept] = lead
+        kept += np.uint64(has)
+    return np.int64(kept)
+
+
+@njit
+def find_common(small, large, blocks, doc_range, order, scratch):
+    """Find the documents of a range that have all terms: how many by small and large postings of the rarest, order[0].
+
+    `scratch.leads` has these postings, from the first of the range. A term's blocks are read and all its documents are
+    marked, or those that may have it are looked up, if they are few. Returns -1 for damage.
+    """
+    lead = scratch.bounds[order[0]]
+    if not _find_blocks(small, large, blocks[order[0]], doc_range, lead):
+        return -1, -1
+    few, many = lead[1] - lead[0], lead[3] - lead[2]
+    if few + many > RANGE_SIZE:
+        return -1, -1
+    for x in range(few):
+        scratch.leads[0, x] = x
+    for x in range(many):
+        scratch.leads[1, x] = x
+    for i in range(1, order.size):
+        if few + many == 0:
+            break
+        bounds, marks = scratch.bounds[order[i]], scratch.marks[order[i]]
+        if not _find_blocks(small, large, blocks[order[i]], doc_range, bounds):
+            return -1, -1
+        common, rare = scratch.leads[0, :few], scratch.leads[1, :many]
+        to_read = bounds[3] - bounds[2] + (0 if is_bitmap(small, bounds[0], bounds[1]) else bounds[1] - bounds[0])
+        if (few + many) * LOOKUP < to_read:
+            _look_up(small, large, bounds, small.postings, common, lead[0], marks)
+            _look_up(small, large, bounds, large.postings, rare, lead[2], marks)
+        else:
+            _mark_all(small, large, bounds, marks)
+        few = _keep_marked(small, large, bounds, small.postings, common, lead[0], marks)
+        many = _keep_marked(small, large, bounds, large.postings, rare, lead[2], marks)
+    return few, many
+
+
+@njit
+def _score(segment, terms, w, scratch, rarest, kind, x, base):
+    """The score of a document that `find_common` has found, as `score_documents` has it."""
+    small, large, total = segment.small, segment.large, 0.0
+    lead = scratch.bounds[rarest, 2 * kind] + np.int64(scratch.leads[kind, x])
+    offset = _offset_at(large.postings if kind else small.postings, lead)
+    for i in range(terms.weights.size):
+        s, mark = terms.spaces[i], np.int64(scratch.marks[i, offset])
+        is_large, at = bool(mark & _LARGE), mark & (_LARGE - 1)
+        if i == rarest:
+            is_large, at = bool(kind), np.int64(scratch.leads[kind, x])
+        elif is_bitmap(small, scratch.bounds[i, 0], scratch.bounds[i, 1]):
+            value = value_in_bitmap(small.postings, scratch.bounds[i, 0], scratch.bounds[i, 1], offset)
+            if value:
+                codes = segment.lengths[s]
+                total += score_value(np.float64(value), base + np.int64(offset), codes, terms.weights[i], w, s)
+                continue
+        at += scratch.bounds[i, 2 if is_large else 0]
+        if is_large:
+            total += score_posting(large, at, segment.lengths[s], base, terms.weights[i], w, s)
+        else:
+            total += score_posting(small, at, segment.lengths[s], base, terms.weights[i], w, s)
+    return total
+
+
+@njit
+def score_range(segment, terms, w, doc_range, rarest, kind, found, least, scratch, size):
+    """Add documents that `find_common` has found in a range, and their scores, to those of the ranges before.
+
+    Documents that may not be found, or have a lower score than `least`, are left out. Returns how many there are then,
+    -1 for damage.
+    """
+    base, postings = doc_range << RANGE_BITS, segment.large.postings if kind else segment.small.postings
+    for x in range(found):
+        at = scratch.bounds[rarest, 2 * kind] + np.int64(scratch.leads[kind, x])
+        document = base + np.int64(_offset_at(postings, at))
+        if document >= segment.documents:
+            return -1
+        if segment.allowed.size and not segment.allowed[document]:
+            continue
+        score = _score(segment, terms, w, scratch, rarest, kind, x, base)
+        if not np.isfinite(score):
+            return -1
+        scratch.documents[size], scratch.scores[size] = document, score
+        size += np.int64(np.float32(score) >= least)
+    return size

@@ -15,7 +15,7 @@ from vizsla.engine.bounds import (
     add_small_block,
     find_reaching,
 )
-from vizsla.engine.prefetching import prefetch
+from vizsla.engine.intrinsics import prefetch
 from vizsla.kernels import njit, njit_inlined
 
 BIN_BITS = 5

@@ -46,6 +46,17 @@ def rows_with_any(segment: Segment, terms: np.ndarray) -> np.ndarray:
     return mask
 
 
+def rows_with_a_score(segment: Segment, query: Query) -> np.ndarray:
+    """A mask of the rows that share a term with a query, or have a vector where the query has one."""
+    rows = rows_with_any(segment, query.terms)
+    for space in query.vector_spaces:
+        has_vector = segment.has_vector[space]
+        if has_vector is None:
+            return np.ones(len(segment), np.bool_)
+        rows |= has_vector
+    return rows
+
+
 def rows_with_all(segment: Segment, terms: np.ndarray) -> np.ndarray:
     """The rows, ascending, that have all of some different terms, given by their numbers; -1 is no term."""
     if len(terms) > _MOST_MARKS:

@@ -85,8 +85,6 @@ class Segment:
     """The terms of documents in the order of the text, by the places of the namespaces that store them."""
 
     def __post_init__(self) -> None:
-        if self.lengths.dtype == np.uint16:  # as indexes of earlier formats have them
-            object.__setattr__(self, "lengths", self.lengths.astype(np.uint32))
         freeze(self)
 
     def __len__(self) -> int:

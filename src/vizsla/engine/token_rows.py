@@ -1,18 +1,111 @@
-"""Token vectors as they are stored: a vector for each token of each document, one document behind the other."""
+"""Token vectors as they are stored: a vector for each token of each document, the documents one after another.
+
+For each centroid there may be a list of the documents that have a token near it, where a search of token vectors looks
+first. Vectors may be stored in residual codes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
-from vizsla.engine.arrays import DamagedSegmentError
-from vizsla.engine.residual_rows import ResidualRows
+from vizsla.engine.arrays import DamagedSegmentError, read_only
+from vizsla.engine.centroids import learn_centroids, sample_places
+from vizsla.engine.residual_rows import ResidualCodec, ResidualRows, narrow, number_dtype
 from vizsla.engine.stored_rows import StoredRows, stored_rows
-from vizsla.engine.token_lists import TokenLists
-from vizsla.engine.vector_rows import VectorRows, convert_rows
+from vizsla.engine.vector_rows import VectorRows, convert_rows, wide_rows
+from vizsla.kernels import njit
+
+
+@dataclass(frozen=True, eq=False)
+class TokenLists:
+    """Inverted lists of documents by centroid."""
+
+    centroids: np.ndarray
+    """[centroids, width] 16- or 32-bit floats."""
+    assigned: np.ndarray
+    """[tokens] the number of each token's centroid."""
+    starts: np.ndarray
+    """[centroids + 1] where the list of each centroid begins."""
+    documents: np.ndarray
+    """The documents of all lists, ascending in each."""
+
+    @classmethod
+    def build(cls, centroids: np.ndarray, assigned: np.ndarray, token_starts: np.ndarray) -> TokenLists:
+        """The lists of documents whose tokens begin at `token_starts`."""
+        if len(assigned) and int(assigned.max()) >= len(centroids):
+            raise DamagedSegmentError
+        begins, memory = read_only(np.asarray(token_starts, np.int64)), np.empty(len(centroids), np.int64)
+        starts, own = np.zeros(len(centroids) + 1, np.int64), read_only(assigned)
+        documents = np.empty(_count(own, begins, memory, starts), np.uint32)
+        _invert(own, begins, memory, starts[:-1].copy(), documents)
+        return cls(centroids, assigned, starts, documents)
+
+    @property
+    def nbytes(self) -> int:
+        """What the lists and centroids take; the centroids of tokens may belong to the vectors."""
+        return self.starts.nbytes + self.documents.nbytes + self.centroids.nbytes
+
+    def fits(self, tokens: int, width: int) -> bool:
+        """Whether the arrays can belong together, by their shapes and ends alone."""
+        return (
+            self.centroids.ndim == 2
+            and self.centroids.shape[1] == width
+            and len(self.assigned) == tokens
+            and self.starts.shape == (len(self.centroids) + 1,)
+            and int(self.starts[0]) == 0
+            and int(self.starts[-1]) == len(self.documents)
+        )
+
+    @cached_property
+    def wide_centroids(self) -> np.ndarray:
+        """The centroids in 32 bits; damaged lists are refused once, here."""
+        if (np.diff(self.starts) < 0).any():
+            raise DamagedSegmentError
+        return self.centroids.astype(np.float32)
+
+    def are_those_of(self, token_starts: np.ndarray) -> bool:
+        """Whether the lists are those of documents whose tokens begin at `token_starts`; makes them again."""
+        try:
+            again = TokenLists.build(self.centroids, self.assigned, token_starts)
+        except DamagedSegmentError:
+            return False
+        return np.array_equal(again.starts, self.starts) and np.array_equal(again.documents, self.documents)
+
+
+@njit("const uint16[:], const int64[:], int64[:], int64[:]")
+def _count(assigned, token_starts, last, starts):
+    """Put into zeros where each list begins, and return how long all are; `last`: memory for each centroid.
+
+    A document that has several tokens near a centroid is in its list once.
+    """
+    last[:] = -1
+    for d in range(token_starts.size - 1):
+        for t in range(token_starts[d], token_starts[d + 1]):
+            c = assigned[t]
+            if last[c] != d:
+                last[c] = d
+                starts[c + 1] += 1
+    for c in range(last.size):
+        starts[c + 1] += starts[c]
+    return starts[last.size]
+
+
+@njit("const uint16[:], const int64[:], int64[:], int64[:], uint32[:]")
+def _invert(assigned, token_starts, last, free, documents):
+    """Fill the lists by a counting sort; `free`: where each goes on, `last`: memory for each centroid."""
+    last[:] = -1
+    for d in range(token_starts.size - 1):
+        for t in range(token_starts[d], token_starts[d + 1]):
+            c = assigned[t]
+            if last[c] != d:
+                last[c] = d
+                documents[free[c]] = d
+                free[c] += 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,3 +188,45 @@ def token_store(store: str) -> str:
 def convert_token_rows(rows: TokenRows, store: str) -> TokenRows:
     """The same token vectors, stored as an index does that stores dense vectors in a type."""
     return TokenRows(convert_rows(rows.vectors, token_store(store)), rows.starts)
+
+
+_BLOCK = 1 << 18  # vectors that get their centroids together
+
+
+def learn_codec(rows: Sequence[TokenRows], centroids: int, bits: int) -> ResidualCodec:
+    """Centroids and buckets for token vectors, learnt from a sample of them; without bits, centroids alone."""
+    sizes = [len(some.vectors) for some in rows]
+    ends, places = np.cumsum([0, *sizes]), sample_places(sum(sizes), centroids)
+    own = [places[(places >= a) & (places < z)] - a for a, z in pairwise(ends.tolist())]
+    sample = np.concatenate([_rows_at(some, at) for some, at in zip(rows, own, strict=True)])
+    learnt = learn_centroids(sample, centroids)
+    if not bits:
+        return ResidualCodec(narrow(learnt), np.zeros(0, np.float32))
+    return ResidualCodec.learn(learnt, sample[:: max(len(sample) // (1 << 15), 1)], bits)
+
+
+def _rows_at(rows: TokenRows, places: np.ndarray) -> np.ndarray:
+    """Some vectors in 32 bits."""
+    chosen: np.ndarray = rows.vectors[places].astype(np.float32)
+    return chosen
+
+
+def build_token_index(rows: TokenRows, codec: ResidualCodec) -> TokenRows:
+    """Token vectors with lists by centroid, and in the codes of a codec that has any; its own codes are kept."""
+    vectors, starts = rows.vectors, rows.bounds(0, len(rows))
+    if isinstance(vectors, ResidualRows) or len(codec.means):
+        if not isinstance(vectors, ResidualRows) or not vectors.codec.same_as(codec):
+            vectors = codec.encode_blocks(lambda a, z: _wide(rows, a, z), len(vectors))
+        lists = TokenLists.build(vectors.codec.centroids, vectors.assigned, starts)
+        return TokenRows(vectors, rows.starts, lists)
+    assigned = np.empty(len(vectors), np.int64)
+    for a in range(0, len(vectors), _BLOCK):
+        z = min(a + _BLOCK, len(vectors))
+        assigned[a:z] = codec.nearest(_wide(rows, a, z))
+    numbers = assigned.astype(number_dtype(len(codec.centroids)))
+    return TokenRows(vectors, rows.starts, TokenLists.build(codec.centroids, numbers, starts))
+
+
+def _wide(rows: TokenRows, a: int, z: int) -> np.ndarray:
+    """The vectors from a to z in 32 bits, scaled."""
+    return rows.vectors[a:z] if not isinstance(rows.vectors, np.ndarray) else wide_rows(rows.vectors, a, z)

@@ -18,8 +18,7 @@ from vizsla.engine.products import multiply, padded
 from vizsla.engine.stop_flag import failure, must_stop
 from vizsla.engine.stored_rows import STORED_ROWS, read_row
 from vizsla.engine.threads import in_threads, pool
-from vizsla.engine.token_lists import TokenLists
-from vizsla.engine.token_rows import TokenRows
+from vizsla.engine.token_rows import TokenLists, TokenRows
 from vizsla.kernels import njit, njit_fastsum
 from vizsla.stopping import carried, flag
 

@@ -15,8 +15,8 @@ from vizsla.described import DescriptionError
 from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError, VizslaError, kind_of
 from vizsla.index.search.vector_indexes import check_vector_index
-from vizsla.index.storage import arrays, database, model_files
-from vizsla.index.storage.folder import absolute, is_being_built, replace_index
+from vizsla.index.storage import arrays, database
+from vizsla.index.storage.folder import absolute, is_being_built, model_files, replace_index
 from vizsla.models import BM25, ExpandedBM25, Model
 from vizsla.plain_data import parse_json
 
@@ -78,7 +78,7 @@ def _checked(description: dict[str, Any], folder: Path) -> dict[str, Any]:
 def _write(folder: Path, model: Model, meta: Mapping[str, Any]) -> None:
     try:
         description = {"model": _checked(model.describe(folder / "model"), folder / "model")}
-        hashes = {name: arrays.hash_file(f) for name, f in model_files.model_files(folder / "model")}
+        hashes = {name: arrays.hash_file(f) for name, f in model_files(folder / "model")}
         database.create(folder, {**description, **meta, "model_files": hashes})
         arrays.sync_folder(folder)
     except OSError as e:

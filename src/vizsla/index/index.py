@@ -21,8 +21,7 @@ from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search import facets, matching, similar, statistics
 from vizsla.index.search.explain import explain
 from vizsla.index.search.facets import Facets
-from vizsla.index.search.highlight import Highlighter
-from vizsla.index.search.highlighting import highlighter
+from vizsla.index.search.highlight import Highlighter, highlighter
 from vizsla.index.search.plan import Search, SearchOptions
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.statistics import TermStatistics
@@ -106,8 +105,8 @@ class Index(SearchableCollection):
     def __repr__(self) -> str:
         if self._closed:
             return f"<Index {self.path}: closed>"
-        count = len(self)
-        return f"<Index {self.path}: {self.name}, {count:,} {'document' if count == 1 else 'documents'}>"
+        count, unit = len(self), "document" if len(self) == 1 else "documents"
+        return f"<Index {self.path}: {self.name}, {count:,} {unit}, generation {self.generation}>"
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         lost = kind is None and self._own_writer is not None and self._own_writer.has_changes

@@ -13,7 +13,7 @@ from vizsla.index import Highlighter
 from vizsla.models import BM25, Model, SparseComponent
 from vizsla.reports.escaping import escape_html
 from vizsla.runs import Qrels
-from vizsla.text.stopwords import stop_words
+from vizsla.text.filters import stop_words
 
 TOP_K = 10
 SHOWN = 3  # documents of each system in an example

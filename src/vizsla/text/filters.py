@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,8 +18,26 @@ from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.numbers import short, whole_number
 from vizsla.spec import Option, Registry
 from vizsla.text.porter import stem_words
-from vizsla.text.stopwords import stop_words
 from vizsla.text.words import MARKS, word_classes
+
+
+@cache
+def _lists() -> dict[str, frozenset[str]]:
+    source = resources.files("vizsla.text").joinpath("data/stopwords.txt").read_text("utf-8")
+    lines = (line.split() for line in source.splitlines() if not line.startswith("#"))
+    return {language: frozenset(words) for language, *words in lines}
+
+
+def stop_words(language: str) -> frozenset[str]:
+    """The stop words of a language, or Lucene's English ones.
+
+    >>> "the" in stop_words("lucene-english"), len(stop_words("lucene-english"))
+    (True, 33)
+    """
+    lists = _lists()
+    if language not in lists:
+        raise UnknownNameError("list of stop words", language, tuple(lists))
+    return lists[language]
 
 
 class Token(NamedTuple):

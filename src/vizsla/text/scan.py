@@ -1,6 +1,6 @@
 """The scanning kernels: text as code points in, words out, a few nanoseconds a character.
 
-`find_words` gives the places of the words of one text, for offsets. Words that `form_kernels.py` has numbered become
+`find_words` gives the places of the words of one text, for offsets. Words that `lexicon.py` has numbered become
 terms here, and terms are counted.
 """
 

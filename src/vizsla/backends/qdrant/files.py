@@ -21,7 +21,8 @@ from vizsla.backends.qdrant.state import CollectionState
 from vizsla.cache import cache_folder
 from vizsla.described import DescriptionError
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index.storage import arrays, model_files
+from vizsla.index.storage import arrays
+from vizsla.index.storage.folder import model_files
 from vizsla.models import Model
 from vizsla.plain_data import parse_json
 
@@ -46,7 +47,7 @@ class DescribedModel:
             raise
         self.files: dict[str, dict[str, Any]] = {
             name: {"sha256": arrays.hash_file(file), "bytes": file.stat().st_size}
-            for name, file in model_files.model_files(self.folder)
+            for name, file in model_files(self.folder)
         }
 
     def __enter__(self) -> DescribedModel:

@@ -34,7 +34,7 @@ from vizsla.backends.qdrant.connection import Connection, Json, bodies, upsert
 from vizsla.backends.qdrant.layout import NUMBER, terms_of
 from vizsla.backends.qdrant.lock import WriteLock
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index.writing.analysing import exit_with_parent
+from vizsla.index.writing.analysis import exit_with_parent
 
 THREADS = 3
 """That write where no other processes do."""

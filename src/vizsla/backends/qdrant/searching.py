@@ -37,9 +37,16 @@ from vizsla.index.search.plan import SearchOptions, check_text, combination_of
 from vizsla.models import Component, Model, SparseComponent, Statistics, TokenComponent
 from vizsla.models.components import typed_terms
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hits, KnownDocuments, Ranking
-from vizsla.runs.conditions import Condition, Value, field_name
-from vizsla.runs.field_names import SAMPLE, field_names, refuse_unknown_fields
-from vizsla.runs.filters import element_tests, family_of
+from vizsla.runs.filters import (
+    SAMPLE,
+    Condition,
+    Value,
+    element_tests,
+    family_of,
+    field_name,
+    field_names,
+    refuse_unknown_fields,
+)
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_count, check_queries
 

@@ -46,8 +46,7 @@ from vizsla.backends.qdrant.unsupported import cannot
 from vizsla.datasets import RawLines, documents_from
 from vizsla.errors import CollectionError
 from vizsla.index import Added
-from vizsla.index.writing.analysing import Analysis
-from vizsla.index.writing.analysis import AnalysedBatch
+from vizsla.index.writing.analysis import AnalysedBatch, Analysis
 from vizsla.models import SAMPLE, Model
 from vizsla.plain_data import parse_json
 from vizsla.runs import Document

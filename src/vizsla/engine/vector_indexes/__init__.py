@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from vizsla.engine.vector_indexes.approximate import Approximate
     from vizsla.engine.vector_indexes.base import STORES, VECTOR_INDEXES, VectorIndex
     from vizsla.engine.vector_indexes.exact import Exact
-    from vizsla.engine.vector_indexes.metadata import read_vector_index
     from vizsla.engine.vector_indexes.plaid import Plaid
 
 _HOMES = {
@@ -22,9 +21,8 @@ _HOMES = {
     "Exact": "exact",
     "Plaid": "plaid",
     "VectorIndex": "base",
-    "read_vector_index": "metadata",
 }
 
-__all__ = ["STORES", "VECTOR_INDEXES", "Approximate", "Exact", "Plaid", "VectorIndex", "read_vector_index"]
+__all__ = ["STORES", "VECTOR_INDEXES", "Approximate", "Exact", "Plaid", "VectorIndex"]
 
 __getattr__ = lazy_names(__name__, _HOMES)

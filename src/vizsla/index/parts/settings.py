@@ -13,7 +13,8 @@ from typing import Any
 from vizsla.datasets import Splitter
 from vizsla.described import check_type, fields_from_data
 from vizsla.errors import VizslaError
-from vizsla.index.storage import arrays, model_files
+from vizsla.index.storage import arrays
+from vizsla.index.storage.folder import model_files
 from vizsla.models import Model
 
 FORMAT = 1
@@ -133,6 +134,6 @@ def model_digest(model: Model) -> str:
         described = model.describe(Path(folder))
         parts = [{k: v for k, v in part.items() if k != "name"} for part in described.pop("parts")]
         described.pop("name")
-        files = {name: arrays.hash_file(file) for name, file in model_files.model_files(Path(folder))}
+        files = {name: arrays.hash_file(file) for name, file in model_files(Path(folder))}
     text = json.dumps([described, parts, files], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()

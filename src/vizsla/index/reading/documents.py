@@ -19,11 +19,10 @@ from vizsla.engine.arrays import distinct
 from vizsla.errors import CollectionError
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database
-from vizsla.index.storage.id_files import SegmentIds, find_in_segments, find_passages
-from vizsla.index.storage.stored_json import damaged_document
+from vizsla.index.storage.database import damaged_document
+from vizsla.index.storage.document_ids import SegmentIds, find_in_segments, find_passages
+from vizsla.index.storage.stored_ids import DamagedTextsError, ids_at
 from vizsla.runs import Document
-from vizsla.text.stored_ids import ids_at
-from vizsla.text.stored_texts import DamagedTextsError
 
 _MAX_SQL_VALUES = 30_000
 _BATCH = 1000  # documents that are read at once

@@ -6,24 +6,22 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from vizsla.datasets import Splitter
-from vizsla.engine import DamagedSegmentError, Segment, SegmentList, read_vector_index
+from vizsla.engine import DamagedSegmentError, Segment, SegmentList, VectorIndex
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index.reading.connection import ReadConnection
+from vizsla.index.reading.connection import ReadConnection, Watch
 from vizsla.index.reading.documents import DocumentStore
 from vizsla.index.reading.terms import NamespaceStatistics, TermTable
-from vizsla.index.reading.watch import Watch
-from vizsla.index.storage import arrays, checksums, database, id_files, living, log, model_files, segment_files
-from vizsla.index.storage.folder import recover
-from vizsla.index.storage.id_files import SegmentIds
+from vizsla.index.storage import arrays, checksums, database, document_ids, living, segment_files
+from vizsla.index.storage.document_ids import SegmentIds
+from vizsla.index.storage.folder import check_model_folder, recover
 from vizsla.index.storage.living import Living
-from vizsla.index.storage.schema import WITH_IDS
+from vizsla.index.storage.stored_ids import StoredIds
 from vizsla.models import DenseComponent, Model, TokenComponent, TokenMatchComponent
-from vizsla.text.stored_ids import StoredIds
 
 _ATTEMPTS = 5
 
@@ -42,16 +40,49 @@ class _StoredSegment:
         self.listed = listed
         same = before if before is not None and _lasting(before.facts) == _lasting(facts) else None
         self.segment: Segment = same.segment if same else segment_files.read_segment(path, name, facts)
-        self.ids: StoredIds | None = same.ids if same else id_files.read_ids(path, name, facts)
+        self.ids: StoredIds = same.ids if same else document_ids.read_ids(path, name, facts)
         self.living: Living = Living(path, name, facts, listed, same.living if same else None)
-        fits = self.ids is None or len(self.ids) == len(self.segment)
-        if not fits or not self.living.fits(self.segment):
+        if len(self.ids) != len(self.segment) or not self.living.fits(self.segment):
             raise CollectionError(f"{path}: segment {name} is damaged: its arrays contradict each other")
 
 
 def _lasting(facts: dict[str, arrays.Facts]) -> dict[str, arrays.Facts]:
     """The files of a segment that stay as they are when documents are deleted."""
     return segment_files.without(facts, living.FILES)
+
+
+class _VectorSizes(NamedTuple):
+    """How many namespaces there are, and how many numbers the vectors of each have, by its place."""
+
+    namespaces: int
+    dense: dict[int, int]
+    tokens: dict[int, int]
+    matches: dict[int, int]
+
+    @classmethod
+    def of_model(cls, model: Model) -> _VectorSizes:
+        """What a segment of a model must have."""
+        sizes = cls(len(model.parts), {}, {}, {})
+        for space, (_, component) in enumerate(model.parts):
+            if isinstance(component, DenseComponent):
+                sizes.dense[space] = component.dimensions
+            elif isinstance(component, TokenComponent):
+                sizes.tokens[space] = component.dimensions
+            elif isinstance(component, TokenMatchComponent):
+                sizes.matches[space] = component.dimensions
+                if component.cls_dimensions:
+                    sizes.dense[space] = component.cls_dimensions
+        return sizes
+
+    @classmethod
+    def of_segment(cls, segment: Segment) -> _VectorSizes:
+        """What a segment has."""
+        return cls(
+            len(segment.sizes),
+            {space: rows.shape[1] for space, rows in segment.dense.items()},
+            {space: rows.width for space, rows in segment.tokens.items()},
+            {space: lists.width for space, lists in segment.matches.items()},
+        )
 
 
 class Snapshot:
@@ -107,18 +138,17 @@ class Snapshot:
             self.meta: dict[str, Any] = database.read_meta(db, self.path)
             self.generation: int = self.meta["generation"]
             rows = database.segment_rows(db, self.path, self.generation)
-            if problem := checksums.wrong_table(db, self.generation):
+            if problem := checksums.wrong_table(db, self.meta):
                 raise database.damaged(self.path, f"{problem} is not what was written")
         self._stamp = database.stamp(self.path) if self.connection.is_unlocked else None
         self.splitter = Splitter(*self.meta["passages"]) if self.meta["passages"] else None
-        self.vector_index = read_vector_index(self.meta.get(database.DENSE))
+        self.vector_index = VectorIndex.parse(self.meta[database.DENSE])
         self.model = self._model(previous)
         self._stored = self._read_segments(rows, previous)
         self.segments = SegmentList([s.segment for s in self._stored])
         self.alive = [s.living.alive for s in self._stored]
         self.stored_count: int = sum(statistics["living"] for *_, statistics in rows)
         """How many rows live: documents, or passages where documents are cut into them."""
-        self.file_bytes: int = sum(f["bytes"] for _, facts, _ in rows for f in facts.values())
         self.terms = TermTable(self.connection, self.segments, [s.living for s in self._stored])
         self.documents = DocumentStore(self.connection, self.meta, self.splitter, self._ids())
         by_segment = [statistics["namespaces"] for *_, statistics in rows]
@@ -130,15 +160,8 @@ class Snapshot:
         }
 
     def _ids(self) -> list[SegmentIds]:
-        """The ids of the documents of each segment; those of format 3 and earlier are in the database alone."""
-        stored = [s for s in self._stored if len(s.segment)]
-        for s in stored:
-            if s.ids is None:
-                if self.meta["format"] > WITH_IDS:
-                    raise database.damaged(self.path, f"segment {s.name} has no ids")
-                with database.using_sqlite(self.path):
-                    s.ids = id_files.collect_ids(self.connection.db, s.segment.numbers)
-        return [SegmentIds(s.segment.numbers, s.ids, s.living.alive) for s in stored if s.ids is not None]
+        """The ids of the documents of each segment."""
+        return [SegmentIds(s.segment.numbers, s.ids, s.living.alive) for s in self._stored if len(s.segment)]
 
     def _model(self, previous: Snapshot | None) -> Model:
         """The model; if it has not changed, the one that is open already, since opening a network takes long."""
@@ -146,7 +169,7 @@ class Snapshot:
         if previous is not None and all(previous.meta[key] == self.meta[key] for key in same):
             return previous.model
         try:
-            model_files.check_model_folder(self.path / "model")
+            check_model_folder(self.path / "model")
             return Model.from_description(self.meta["model"], self.path / "model")
         except CollectionError:
             raise
@@ -163,24 +186,10 @@ class Snapshot:
             known, listed = mapped.get(name), statistics.get(living.LISTED, [])
             same = known is not None and known.facts == facts and known.listed == listed
             stored.append(known if known and same else _StoredSegment(self.path, name, facts, listed, known))
-        if not all(self._fits(s.segment) for s in stored):
+        expected = _VectorSizes.of_model(self.model)
+        if any(_VectorSizes.of_segment(s.segment) != expected for s in stored):
             raise database.damaged(self.path, "a segment does not match the model")
         return sorted(stored, key=lambda s: int(s.segment.numbers[0]))
-
-    def _fits(self, segment: Segment) -> bool:
-        """Whether a segment has what the model's namespaces need."""
-        components = [part.component for part in self.model.parts]
-        sizes = {space: c.dimensions for space, c in enumerate(components) if isinstance(c, DenseComponent)}
-        tokens = {space: c.dimensions for space, c in enumerate(components) if isinstance(c, TokenComponent)}
-        matching = {space: c for space, c in enumerate(components) if isinstance(c, TokenMatchComponent)}
-        matches = {space: c.dimensions for space, c in matching.items()}
-        sizes |= {space: c.cls_dimensions for space, c in matching.items() if c.cls_dimensions}
-        return (
-            len(segment.sizes) == len(components)
-            and matches == {space: lists.width for space, lists in segment.matches.items()}
-            and sizes == {space: rows.shape[1] for space, rows in segment.dense.items()}
-            and tokens == {space: rows.width for space, rows in segment.tokens.items()}
-        )
 
     def _summed(self, space: int, entries: list[dict[str, int]]) -> NamespaceStatistics:
         return NamespaceStatistics(
@@ -197,6 +206,11 @@ class Snapshot:
     def document_count(self) -> int:
         """How many documents there are; a document in passages counts once."""
         return self.documents.count(self.stored_count)
+
+    @property
+    def file_bytes(self) -> int:
+        """How many bytes the files of segments have."""
+        return sum(f["bytes"] for s in self._stored for f in s.facts.values())
 
     @property
     def cache_sizes(self) -> dict[str, int]:
@@ -242,7 +256,7 @@ class Snapshot:
     def leave_log(self) -> None:
         """Do not keep writers from beginning their log again, if it is long and this is the newest commit."""
         now = database.stamp(self.path, database.LOG)
-        if now == self._log_left or not log.is_long(self.path):
+        if now == self._log_left or not database.is_log_long(self.path):
             return
         with suppress(CollectionError):  # the log stays as it is, and the snapshot with it
             if self.connection.leave_log(self.meta["uuid"], self.generation):

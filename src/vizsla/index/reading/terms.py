@@ -10,9 +10,9 @@ import numpy as np
 
 from vizsla.engine import DamagedSegmentError, Segment
 from vizsla.index.reading.connection import ReadConnection
-from vizsla.index.storage import database, term_table
+from vizsla.index.storage import database
 from vizsla.index.storage.living import Living
-from vizsla.index.storage.term_blocks import Term, stored_terms
+from vizsla.index.storage.terms import Term, TermBlocks, find_terms, reading_terms, stored_terms
 
 MAX_CACHED = 100_000
 
@@ -53,14 +53,13 @@ class TermTable(CachedTerms):
         self._connection = connection
         self._segments = segments
         self._living = living
-        with database.using_sqlite(connection.path):
-            self._blocks = term_table.open_blocks(connection.db)
+        self._blocks = TermBlocks()
 
     def _find(self, space: int, terms: Sequence[str]) -> list[tuple[int, int]]:
         path = self._connection.path
         with self._connection.lock, database.using_sqlite(path):
             valid = [term.encode("utf-8", "replace").decode() for term in terms]
-            found = term_table.find_terms(self._connection.db, path, space, valid, self._blocks)
+            found = find_terms(self._connection.db, path, space, valid, self._blocks)
             numbers = np.array(found, np.int64)
         return list(zip(numbers.tolist(), self._frequencies_of(numbers).tolist(), strict=True))
 
@@ -81,7 +80,7 @@ class TermTable(CachedTerms):
     def _rows(self, space: int, beginning: str = "", end: str | None = None) -> list[Term]:
         """The terms of a namespace, none of them with a number that no term can have."""
         path = self._connection.path
-        with self._connection.lock, database.using_sqlite(path), term_table.reading_terms(path):
+        with self._connection.lock, database.using_sqlite(path), reading_terms(path):
             rows = list(stored_terms(self._connection.db, space, beginning, end))
         if not all(type(row.number) is int and 0 <= row.number < 1 << 32 for row in rows):
             raise database.damaged(path, "a term has an invalid number")

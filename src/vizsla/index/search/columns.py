@@ -17,8 +17,7 @@ from vizsla.datasets import document_of
 from vizsla.errors import VizslaError
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.storage import database
-from vizsla.runs.field_names import SAMPLE, field_names
-from vizsla.runs.filters import Test, family_of
+from vizsla.runs.filters import SAMPLE, Test, family_of, field_names
 
 MAX_COLUMNS = 16
 MAX_CHARACTERS = 16 << 20

@@ -15,8 +15,7 @@ from vizsla.index.search.columns import Column, Path, Scalar, scalars_of, value_
 from vizsla.index.search.matching import matching_rows
 from vizsla.index.search.searcher import Searcher
 from vizsla.runs import Filter, Hit
-from vizsla.runs.conditions import field_name
-from vizsla.runs.field_names import other_fields
+from vizsla.runs.filters import field_name, other_fields
 from vizsla.runs.retriever import check_count
 
 MAX_FIELDS = 12

@@ -9,9 +9,18 @@ import numpy as np
 from vizsla import stopping
 from vizsla.errors import VizslaError
 from vizsla.index.search.columns import BATCH, Column, ColumnBuilder, Columns, Path, TooLongError
-from vizsla.runs.conditions import Condition, Value, field_name, literal, number, reads_as_number
-from vizsla.runs.field_names import refuse_unknown_fields
-from vizsla.runs.filters import Filter, element_tests, family_of
+from vizsla.runs.filters import (
+    Condition,
+    Filter,
+    Value,
+    element_tests,
+    family_of,
+    field_name,
+    literal,
+    number,
+    reads_as_number,
+    refuse_unknown_fields,
+)
 
 _FAMILIES = ("boolean", "number", "text")
 _ONE = {"text": "a text", "number": "a number", "boolean": "true or false"}

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from vizsla.index.search.bound_model import BoundModel
+from vizsla.index.search.searcher import Searcher
+from vizsla.index.search.word_query import WordQuery
 from vizsla.models import Model, SparseComponent, as_text, is_text
-from vizsla.runs import Document
+from vizsla.runs import Document, Filter
 from vizsla.text import Token
 
 MAX_CHARACTERS = 100_000  # of a text that are searched for a snippet
@@ -92,3 +95,13 @@ class Highlighter:
             if field in component.fields:
                 return best_snippet(text, component.tokens(text), self._weights[component.namespace], width)
         return best_snippet(text, [], {}, width)
+
+
+def highlighter(
+    searcher: Searcher, bound: BoundModel, text: str, condition: Filter | None, syntax: str | None
+) -> Highlighter:
+    """Shows where documents match a query, plain or in a query language."""
+    if syntax is not None and text.strip():
+        weights = WordQuery(searcher, bound, text, condition).weights_by_namespace
+        return Highlighter(searcher.snapshot.model, weights)
+    return Highlighter(searcher.snapshot.model, bound.query_weights(text, searcher.context(condition)))

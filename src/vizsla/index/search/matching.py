@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from vizsla.engine import rows_with_a_score
 from vizsla.index.search.bound_model import BoundModel
-from vizsla.index.search.scored_rows import rows_with_a_score
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.word_query import WordQuery
 from vizsla.runs import Filter

@@ -15,16 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla import stopping
-from vizsla.engine import Query, TopDocuments, rows_with_all, rows_with_any
+from vizsla.engine import Query, TopDocuments, rows_with_a_score, rows_with_all, rows_with_any
 from vizsla.errors import StoppedError, VizslaError
 from vizsla.index.search.bound_model import BoundModel, SparsePart
-from vizsla.index.search.scored_rows import rows_with_a_score
 from vizsla.index.search.searcher import Searcher
-from vizsla.index.search.sequences import PhraseShape
-from vizsla.index.search.words import WordPart, word_parts
+from vizsla.index.search.words import PhraseShape, WordPart, word_parts
 from vizsla.models import BM25
 from vizsla.runs import Filter
-from vizsla.runs.conditions import field_name, number, reads_as_number
+from vizsla.runs.filters import field_name, number, reads_as_number
 from vizsla.runs.query_language import (
     MAX_PHRASE,
     MUST,

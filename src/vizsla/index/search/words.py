@@ -1,19 +1,109 @@
-"""The words of an index: the parts of a model that read words, and the terms that begin or look like a word."""
+"""The words of an index: the terms that begin or look like a word, and phrases.
+
+Phrases are found in the terms of documents in the order of the text: as an index stores them, or read from the stored
+texts.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine import WordList
+from vizsla.engine import PhrasePattern, WordList, rows_with_all, rows_with_phrase
 from vizsla.errors import VizslaError
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import BoundModel, SparsePart
-from vizsla.index.search.sequences import PhraseFinder
-from vizsla.models import BM25, ExpandedBM25
+from vizsla.models import BM25, ExpandedBM25, SequenceEncoder
+
+_BATCH = 2000  # documents whose texts are read at once
+
+
+class PhraseShape(NamedTuple):
+    """Where the terms of a phrase stand: places relative to the first, steps they may be moved by, and the field."""
+
+    offsets: Sequence[int] = (0,)
+    slop: int = 0
+    field: str | None = None
+
+
+class PhraseFinder:
+    """Finds phrases, and words of a field, in the documents of one namespace of a snapshot."""
+
+    def __init__(self, snapshot: Snapshot, space: int, bm25: BM25) -> None:
+        self._snapshot = snapshot
+        self._space = space
+        self._bm25 = bm25
+        self._encoder = SequenceEncoder(bm25)
+        self._turn = threading.Lock()  # the encoder learns words
+
+    def places(self, text: str) -> tuple[list[str], list[int]]:
+        """The terms of a phrase, and their places relative to the first; words that are dropped keep theirs."""
+        words = self._bm25.text_analyzer.terms_by_word(text)
+        terms = [term for word in words for term in word]
+        if len(terms) == len(words) and all(words):  # each word is one term
+            return terms, list(range(len(terms)))
+        places: list[int] = []
+        at = 0
+        for word in words:
+            places += range(at, at + len(word))
+            at += max(len(word), 1)
+        return terms, [place - places[0] for place in places]
+
+    def rows(
+        self, segment: int, terms: Sequence[str], numbers: np.ndarray, shape: PhraseShape, allowed: np.ndarray | None
+    ) -> np.ndarray:
+        """The allowed rows of a segment that have terms in their places, ascending.
+
+        `numbers`: the index's numbers of the terms, none of them -1. `allowed`: see `candidates`.
+        """
+        candidates = self.candidates(segment, numbers, allowed)
+        found: np.ndarray = candidates[self.check(segment, candidates, terms, numbers, shape)]
+        return found
+
+    def candidates(self, segment: int, numbers: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
+        """The allowed rows of a segment that have all terms, wherever, ascending.
+
+        `allowed`: a mask of living rows, since the text of a deleted row is gone; None if all rows live and may match.
+        """
+        different = np.array(list(dict.fromkeys(numbers.tolist())), np.int64)
+        rows = rows_with_all(self._snapshot.segments[segment], different)
+        return rows if allowed is None else rows[allowed[rows]]
+
+    def pattern(self, numbers: Sequence[int] | np.ndarray, shape: PhraseShape) -> PhrasePattern:
+        """A phrase by the numbers of its terms."""
+        field = -1 if shape.field is None else self._bm25.fields.index(shape.field)
+        return PhrasePattern.of(numbers, shape.offsets, shape.slop, field)
+
+    def check(
+        self, segment: int, rows: np.ndarray, terms: Sequence[str], numbers: np.ndarray, shape: PhraseShape
+    ) -> np.ndarray:
+        """Which of some living rows of a segment have terms in their places."""
+        if not len(rows):
+            return np.zeros(0, np.bool_)
+        stored = self._snapshot.segments[segment].sequences.get(self._space)
+        if stored is not None:
+            return rows_with_phrase(stored, rows, self.pattern(numbers, shape))
+        if not self._snapshot.documents.has_texts:
+            what = "a phrase" if len(terms) > 1 else "a word of one field"
+            raise VizslaError(
+                f"{self._snapshot.path}: {what} cannot be found, since the index stores neither texts nor positions; "
+                "build it again, with texts"
+            )
+        with self._turn:
+            pattern = self.pattern([self._encoder.lexicon.number(term) for term in terms], shape)
+            batches = [rows[a : a + _BATCH] for a in range(0, len(rows), _BATCH)]
+            return np.concatenate([self._in_texts(segment, batch, pattern) for batch in batches])
+
+    def _in_texts(self, segment: int, rows: np.ndarray, pattern: PhrasePattern) -> np.ndarray:
+        numbers = self._snapshot.segments[segment].numbers[rows].tolist()
+        documents = self._snapshot.documents.by_number(numbers)
+        sequences = self._encoder.encode([documents[n].content for n in numbers])
+        return rows_with_phrase(sequences, np.arange(len(rows)), pattern)
+
 
 _NO_END = "q"  # a letter that ends no word keeps stemmers and stop words away
 

@@ -10,18 +10,14 @@ import hashlib
 import json
 import re
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from vizsla.index.storage.schema import WITH_IDS
-from vizsla.index.storage.term_blocks import stored_terms
-from vizsla.plain_data import parse_json
-
 KEY = "checksums"
-"""The key of the sums in the table `meta`; an index of format 2 lacks it until its next commit."""
+"""The key of the sums in the table `meta`."""
 
 TABLES = ("documents", "terms", "deletions", "meta", "segments")
 _MODULUS = 1 << 64
@@ -29,10 +25,6 @@ _AT_ONCE = 4096  # rows
 _DOCUMENTS = (
     "SELECT number, metadata, NULL FROM documents WHERE {0} "
     "UNION ALL SELECT number, NULL, fields FROM contents WHERE {0}"
-)
-_EARLIER_DOCUMENTS = (  # of format 5 and earlier
-    "SELECT number, id, generation, metadata, fields FROM documents LEFT JOIN contents USING (number) "
-    "WHERE generation <= ?"
 )
 
 
@@ -56,10 +48,10 @@ def _sum(texts: Iterable[str]) -> int:
 class Checksums:
     """The checksums of the next commit: those of the last commit, changed row by row."""
 
-    def __init__(self, db: sqlite3.Connection, generation: int) -> None:
-        """Start from the last commit, number `generation`; rows of unfinished commits must be removed first."""
-        sums = read_checksums(db) or compute_checksums(db, generation, None)
-        self._sums: dict[str, int] = {name: int(sums[name], 16) for name in ("documents", "terms", "deletions")}
+    def __init__(self, stored: Mapping[str, str] | None = None) -> None:
+        """`stored`: those that `store` has stored with the last commit; None if there was none."""
+        before = stored or {}
+        self._sums = {name: int(before.get(name, "0"), 16) for name in ("documents", "terms", "deletions")}
 
     def add(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Count added rows of `documents` (number, metadata and fields), `terms` or `deletions`."""
@@ -93,31 +85,20 @@ def _written(total: int) -> str:
     return f"{total % _MODULUS:016x}"
 
 
-def compute_checksums(db: sqlite3.Connection, generation: int, next_term: int | None) -> dict[str, Any]:
-    """The checksums of a commit, from all its rows; terms from the number `next_term` on do not belong to it."""
-    version, next_number = (
-        int(db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()[0])
-        for key in ("format", "next_number")
-    )
-    if version <= WITH_IDS:
-        documents = db.execute(_EARLIER_DOCUMENTS, (generation,))
-    else:
-        documents = db.execute(_DOCUMENTS.format("number < ?"), (next_number, next_number))
-    if next_term is None:
-        ((next_term,),) = db.execute("SELECT value FROM meta WHERE key = 'next_term'").fetchall()
-        next_term = int(next_term)
-    terms = (term for term in stored_terms(db) if type(term.number) is int and term.number < next_term)
+def compute_checksums(
+    db: sqlite3.Connection, generation: int, terms: Iterable[tuple[int, str, int]], next_term: int
+) -> dict[str, Any]:
+    """The checksums of a commit, from all its rows; `terms`: all that are stored, see `terms.stored_terms`.
+
+    Terms from the number `next_term` on do not belong to the commit.
+    """
+    ((next_number,),) = db.execute("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'next_number'").fetchall()
+    documents = db.execute(_DOCUMENTS.format("number < ?"), (next_number, next_number))
+    own = (term for term in terms if type(term[2]) is int and term[2] < next_term)
     deletions = db.execute("SELECT number, generation FROM deletions WHERE generation <= ?", (generation,))
-    tables = {"documents": documents, "terms": terms, "deletions": deletions}
+    tables = {"documents": documents, "terms": own, "deletions": deletions}
     sums = {name: f"{row_sum(rows):016x}" for name, rows in tables.items()}
     return {**sums, **_small_tables(db, generation), "next_term": next_term, "generation": generation}
-
-
-def read_checksums(db: sqlite3.Connection) -> dict[str, Any] | None:
-    """The stored checksums of the last commit; None for an index of format 2, which stores no checksums."""
-    row = db.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchone()
-    stored: dict[str, Any] | None = parse_json(row[0]) if row else None
-    return stored
 
 
 def are_checksums(value: Any) -> bool:
@@ -127,16 +108,12 @@ def are_checksums(value: Any) -> bool:
     return all(re.fullmatch("[0-9a-f]{16}", str(value.get(table))) for table in TABLES)
 
 
-def wrong_table(db: sqlite3.Connection, generation: int) -> str | None:
-    """The name of the first small table whose checksum is wrong; None if all are right."""
-    stored = read_checksums(db)
-    if stored is None:
-        return None
-    actual = _small_tables(db, generation)
-    ((next_term,),) = db.execute("SELECT value FROM meta WHERE key = 'next_term'").fetchall()
-    if int(next_term) < stored["next_term"] or stored["generation"] != generation:
+def wrong_table(db: sqlite3.Connection, meta: Mapping[str, Any]) -> str | None:
+    """The name of the first small table whose checksum is wrong; None if all are right. `meta`: all of that table."""
+    stored, generation = meta[KEY], meta["generation"]
+    if meta["next_term"] < stored["next_term"] or stored["generation"] != generation:
         return "meta"
-    return next((name for name, total in actual.items() if stored[name] != total), None)
+    return next((name for name, total in _small_tables(db, generation).items() if stored[name] != total), None)
 
 
 def _small_tables(db: sqlite3.Connection, generation: int) -> dict[str, str]:

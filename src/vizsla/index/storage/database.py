@@ -22,29 +22,93 @@ from uuid import uuid4
 import numpy as np
 
 from vizsla.errors import CollectionError
-from vizsla.index.storage import checksums, exiting, forking, living, term_blocks
+from vizsla.index.storage import checksums, exiting, forking, living
 from vizsla.index.storage.arrays import Facts, sync_folder
 from vizsla.index.storage.locks import FileLock
-from vizsla.index.storage.schema import (
-    FORMAT,
-    META,
-    READABLE,
-    SCHEMA,
-    WITHOUT_CHECKSUMS,
-    are_statistics,
-    expected_tables,
-    is_count,
-)
 from vizsla.index.storage.segment_files import check_facts
-from vizsla.plain_data import parse_settings
+from vizsla.plain_data import parse_json, parse_settings
 
 FILE = "index.db"
 LOG = FILE + "-wal"
 JOURNAL = FILE + "-journal"
 LOCK = "writer.lock"
-POSITIONS = "positions"  # the key that says whether positions of words are stored; an index without it has none
-DENSE = "dense"  # the key of the vector index; an index without it searches all vectors in 32-bit floats
-NOTES = "notes"  # the key of what `Writer.set_note` stores
+MAX_LOG_BYTES = 4 << 20  # a longer log is moved into the database
+POSITIONS = "positions"  # the key that says whether positions of words are stored
+DENSE = "dense"  # the key of the vector index
+FOLDED = "folded_terms"  # the key of how many terms are in blocks, after the first commit
+NOTES = "notes"  # the key of what `Writer.set_note` stores, if it has stored anything
+
+FORMAT = 6
+"""Every change of the format raises this number; an index with another number is refused."""
+
+SCHEMA = """
+CREATE TABLE documents (
+    number INTEGER PRIMARY KEY,      -- insertion number: never changes, never used again
+    metadata TEXT NOT NULL           -- a JSON object: what filters look at; a document without any has no row
+);
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE contents (number INTEGER PRIMARY KEY, fields TEXT NOT NULL);  -- a JSON object: what the model reads
+CREATE TABLE deletions (number INTEGER PRIMARY KEY, generation INTEGER NOT NULL);
+CREATE TABLE terms (                 -- append-only: a term's number never changes
+    namespace INTEGER NOT NULL,      -- which of the model's
+    term TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    PRIMARY KEY (namespace, term)
+) WITHOUT ROWID;
+CREATE TABLE segments (
+    id TEXT PRIMARY KEY,             -- the folder under segments/
+    generation INTEGER NOT NULL,
+    documents INTEGER NOT NULL,
+    statistics TEXT NOT NULL,        -- JSON: living documents; per namespace documents, total_length, longest
+    files TEXT NOT NULL              -- JSON: per array its file, bytes, sha256, type and shape
+) WITHOUT ROWID;
+CREATE TABLE term_blocks (           -- terms that were moved from the table terms
+    namespace INTEGER NOT NULL,
+    first TEXT NOT NULL,             -- the first term of the block
+    data BLOB NOT NULL,              -- compressed: terms and their numbers
+    PRIMARY KEY (namespace, first)
+);
+"""
+"""The statements that create the tables.
+
+SQLite stores their text, comments included, and an index with another text is refused: change it only with the format.
+"""
+
+
+@functools.cache
+def _expected_tables() -> frozenset[tuple[str, str, str | None]]:
+    """Type, name and SQL of the tables and indexes of the database, as SQLite lists them."""
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.executescript(SCHEMA)
+        return frozenset(connection.execute("SELECT type, name, sql FROM sqlite_master"))
+    finally:
+        connection.close()
+
+
+def _is_count(value: Any) -> bool:
+    """Whether a value is a whole number that a counter of an index can have."""
+    return type(value) is int and 0 <= value < 1 << 60
+
+
+def _is_plain_path(name: str) -> bool:
+    """Whether a name is a relative path to a file inside a folder."""
+    return all(part not in ("", ".", "..") and not set(part) & set("\\\0:") for part in name.split("/"))
+
+
+def _are_statistics(value: Any) -> bool:
+    """Whether a value is the statistics of a segment, as `count_statistics` returns them."""
+    if not isinstance(value, dict) or not _is_count(value.get("living")):
+        return False
+    spaces = value.get("namespaces")
+    keys = {"documents", "total_length", "longest"}
+    return isinstance(spaces, dict) and all(
+        isinstance(entry, dict) and entry.keys() == keys and all(map(_is_count, entry.values()))
+        for entry in spaces.values()
+    )
+
+
+# Errors
 
 
 class using_sqlite(forking.inside_sqlite):
@@ -70,6 +134,19 @@ def plain_error(path: Path, e: sqlite3.Error) -> CollectionError:
     elif "not a database" in text or "malformed" in text:
         text = f"{FILE} is damaged ({text})"
     return CollectionError(f"{path}: {text}")
+
+
+def damaged(path: Path, reason: str) -> CollectionError:
+    """The error for a damaged index.db."""
+    return CollectionError(f"{path}: {FILE} is damaged ({reason})")
+
+
+def damaged_segment(path: Path) -> CollectionError:
+    """The error for a segment whose arrays contradict each other."""
+    return CollectionError(f"{path}: a segment is damaged; 'vizsla verify' tells which")
+
+
+# Connections
 
 
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
@@ -190,7 +267,7 @@ def identity(path: Path) -> tuple[int, int] | None:
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse a database that is not of an index, has another format, or has other tables than an index."""
     tables = set(connection.execute("SELECT type, name, sql FROM sqlite_master"))
-    if not any((kind, name) == ("table", "meta") for kind, name, _ in tables):
+    if ("table", "meta") not in {(kind, name) for kind, name, _ in tables}:
         raise CollectionError(f"{path}: this is not a Vizsla index ({FILE} is something else)")
     try:
         version = get_meta(connection, "format")
@@ -198,10 +275,10 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
         version = None
     if type(version) is not int:
         raise CollectionError(f"{path}: this is not a Vizsla index ({FILE} is something else)")
-    if version not in READABLE:
+    if version != FORMAT:
         advice = "upgrade Vizsla to open it" if version > FORMAT else "build it again"
         raise CollectionError(f"{path}: the index has format {version}, this version reads format {FORMAT}; {advice}")
-    if tables != expected_tables(version):
+    if tables != _expected_tables():
         raise CollectionError(f"{path}: {FILE} is damaged (its tables are not those of an index)")
 
 
@@ -235,12 +312,15 @@ def create(path: Path, meta: dict[str, Any]) -> None:
             initial = {"format": FORMAT, "uuid": uuid4().hex, "generation": 0, "next_number": 0, "next_term": 0}
             for key, value in {**initial, **meta}.items():
                 set_meta(connection, key, value)
-            checksums.Checksums(connection, 0).store(connection, 0, 0)
+            checksums.Checksums().store(connection, 0, 0)
             connection.execute("COMMIT")
         finally:
             connection.close()
     unfinished.replace(path / FILE)
     sync_folder(path)
+
+
+# The table meta
 
 
 def get_meta(connection: sqlite3.Connection, key: str) -> Any:
@@ -254,55 +334,65 @@ def set_meta(connection: sqlite3.Connection, key: str, value: Any) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
 
 
-_OPTIONAL_META: dict[str, Callable[[Any], bool]] = {
+_META: dict[str, Callable[[Any], bool]] = {
+    "format": lambda v: v == FORMAT,
+    "uuid": lambda v: isinstance(v, str),
+    "generation": _is_count,
+    "next_number": _is_count,
+    "next_term": lambda v: _is_count(v) and v <= 1 << 32,
+    "model": lambda v: isinstance(v, dict),
+    "model_files": lambda v: isinstance(v, dict) and all(map(_is_plain_path, v)),
+    "stored": lambda v: isinstance(v, bool),
+    "passages": lambda v: v is None or (isinstance(v, list) and len(v) == 2 and all(map(_is_count, v))),
+    "vizsla": lambda v: isinstance(v, str),
+    "created": lambda v: isinstance(v, str),
     DENSE: lambda v: isinstance(v, str),
     POSITIONS: lambda v: isinstance(v, bool),
-    NOTES: lambda v: isinstance(v, dict),
-    term_blocks.FOLDED: is_count,
     checksums.KEY: checksums.are_checksums,
+}
+"""Checks of the values that every index has, by key."""
+_OPTIONAL_META: dict[str, Callable[[Any], bool]] = {
+    NOTES: lambda v: isinstance(v, dict),
+    FOLDED: _is_count,
 }
 
 
 def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
     """All values of the table `meta`; invalid ones are refused."""
-    rows = connection.execute("SELECT key, value FROM meta").fetchall()
     try:
-        meta = {key: parse_settings(value) for key, value in rows}
-    except (ValueError, TypeError):
+        ((text,),) = connection.execute("SELECT json_group_object(key, json(value)) FROM meta").fetchall()
+        meta: dict[str, Any] = parse_settings(text)
+    except (ValueError, TypeError, sqlite3.OperationalError) as e:
+        if isinstance(e, sqlite3.OperationalError) and "JSON" not in str(e):
+            raise
         raise damaged(path, "meta holds something that is not JSON") from None
-    required = () if meta.get("format") == WITHOUT_CHECKSUMS else (checksums.KEY,)
-    optional = {key: is_valid for key, is_valid in _OPTIONAL_META.items() if key in meta or key in required}
-    for key, is_valid in {**META, **optional}.items():
+    optional = {key: is_valid for key, is_valid in _OPTIONAL_META.items() if key in meta}
+    for key, is_valid in {**_META, **optional}.items():
         if key not in meta or not is_valid(meta[key]):
             raise damaged(path, f"{key} in meta is not valid")
     return meta
 
 
-def damaged(path: Path, reason: str) -> CollectionError:
-    """The error for a damaged index.db."""
-    return CollectionError(f"{path}: {FILE} is damaged ({reason})")
+# Commits and their segments
 
 
-def damaged_segment(path: Path) -> CollectionError:
-    """The error for a segment whose arrays contradict each other."""
-    return CollectionError(f"{path}: a segment is damaged; 'vizsla verify' tells which")
-
-
-def sweep(connection: sqlite3.Connection) -> None:
-    """Remove the rows of a commit that was never finished."""
-    generation, next_number = get_meta(connection, "generation"), get_meta(connection, "next_number")
+def sweep(connection: sqlite3.Connection, meta: dict[str, Any]) -> dict[str, Any]:
+    """Remove the rows of a commit that was never finished; gives the values of the table `meta` without them."""
+    generation, next_number = meta["generation"], meta["next_number"]
     if connection.execute("PRAGMA user_version").fetchone() == (_mark(generation),):
-        return  # all rows that were written since are in that commit
+        return meta  # all rows that were written since are in that commit
     connection.execute("BEGIN IMMEDIATE")
     for table in ("documents", "contents"):
         connection.execute(f"DELETE FROM {table} WHERE number >= ?", (next_number,))
     for table in ("deletions", "segments"):
         connection.execute(f"DELETE FROM {table} WHERE generation > ?", (generation,))
-    sums = checksums.read_checksums(connection)
-    if sums is not None and sums["next_term"] < get_meta(connection, "next_term"):
-        connection.execute("DELETE FROM terms WHERE number >= ?", (sums["next_term"],))
-        set_meta(connection, "next_term", sums["next_term"])
+    next_term = meta[checksums.KEY]["next_term"]
+    if next_term < meta["next_term"]:
+        connection.execute("DELETE FROM terms WHERE number >= ?", (next_term,))
+        set_meta(connection, "next_term", next_term)
+        meta = {**meta, "next_term": next_term}
     connection.execute("COMMIT")
+    return meta
 
 
 def mark_finished(connection: sqlite3.Connection, generation: int | None) -> None:
@@ -354,7 +444,7 @@ def _parsed_files(name: Any, text: str) -> dict[str, Facts] | None:
 def _parsed_statistics(text: str, count: int) -> dict[str, Any] | None:
     """The statistics of a segment with so many documents, which nobody changes; None instead of invalid ones."""
     statistics = parse_settings(text)
-    return statistics if are_statistics(statistics) and living.are_listed(statistics, count) else None
+    return statistics if _are_statistics(statistics) and living.are_listed(statistics, count) else None
 
 
 def live_files(connection: sqlite3.Connection, path: Path) -> dict[str, set[str]]:
@@ -378,6 +468,75 @@ def count_statistics(namespaces: Sequence[str], sizes: np.ndarray, alive: np.nda
     return {"living": sizes.shape[1], "namespaces": by_namespace}
 
 
+# Documents
+
+
+def stored_fields(text: str, path: Path) -> dict[str, Any]:
+    """The fields of a document, some or all, from the text that an index stores."""
+    try:
+        fields = parse_json(text)
+    except (ValueError, TypeError):  # no JSON, or nested too deeply
+        fields = None
+    if not isinstance(fields, dict):
+        raise damaged_document(path)
+    return fields
+
+
+def damaged_document(path: Path) -> CollectionError:
+    """The error for a document that cannot be read."""
+    return damaged(path, "what is stored of a document is not a JSON object")
+
+
+# The lock of the writer, and the write-ahead log: it takes in commits, and is moved into the database when it is long
+
+
 def lock_for_writing(path: Path, wait: float) -> FileLock:
     """Take the lock of the only writer, among all threads and processes; `wait`: for at most so many seconds."""
     return FileLock(path / LOCK, wait)
+
+
+def commit(connection: sqlite3.Connection, path: Path) -> None:
+    """End a transaction durably. If that fails, nothing of it is there, or the error says that this is not known.
+
+    SQLite writes a transaction to the log and then syncs it. If the sync fails, SQLite calls the transaction failed,
+    and yet it is in the log: whoever reads the log anew, as after a crash, would find it. So it is written over.
+    """
+    try:
+        connection.execute("COMMIT")
+    except sqlite3.Error as e:
+        try:
+            overwrite_log(connection)
+        except sqlite3.Error:
+            raise CollectionError(
+                f"{path}: the disk is full or failing, and it is not known whether the changes are committed; when "
+                "there is room, close the index and open it again to see"
+            ) from e
+        raise
+
+
+def overwrite_log(connection: sqlite3.Connection) -> None:
+    """Write over what a transaction that failed may have left at the end of the log."""
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+    connection.execute("BEGIN IMMEDIATE")
+    mark_finished(connection, None)
+    connection.execute("COMMIT")
+
+
+def shorten_log(connection: sqlite3.Connection, path: Path) -> bool:
+    """Move the log into the database if it is long; returns whether all of it was moved.
+
+    Then the next writer begins the log again, unless a reader still reads from it. A failure does no harm.
+    """
+    if not is_log_long(path):
+        return False
+    with suppress(sqlite3.Error), forking.inside_sqlite():
+        busy, frames, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        return not busy and frames == moved
+    return False
+
+
+def is_log_long(path: Path) -> bool:
+    """Whether it is time to move the log into the"""
+    now = stamp(path, LOG)
+    return now is not None and now.size > MAX_LOG_BYTES

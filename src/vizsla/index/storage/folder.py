@@ -7,30 +7,32 @@ it.
 
 from __future__ import annotations
 
+import ctypes
 import glob
 import hashlib
 import os
 import re
 import secrets
 import shutil
+import stat
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from vizsla.errors import CollectionError
 from vizsla.index.storage import arrays, database, segment_files
-from vizsla.index.storage.exchange import exchange
 from vizsla.index.storage.locks import FileLock
 
 BUILDING = "building.lock"
 """A lock in the folder of an index that is being built; it is removed when the index is complete."""
-_SEALS = ("index.seal", "index.seal.new")  # of earlier versions
 _OWN_NAMES = frozenset(
     (
         *(database.FILE + ending for ending in ("", "-wal", "-shm", ".new", ".new-wal", ".new-shm", ".new-journal")),
         *(database.LOCK + ending for ending in ("", "-journal", "-wal", "-shm")),
-        *_SEALS,
         BUILDING,
         arrays.FOLDER,
         "model",
@@ -38,6 +40,8 @@ _OWN_NAMES = frozenset(
 )
 _LONGEST_SWAP = 10.0  # seconds a reader waits between the two renamings of a replacement
 _PAUSE = 0.01
+_HERE = -100  # AT_FDCWD on Linux: paths are as they are given
+_EXCHANGE = 2  # RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS
 _UNLOCKED = 60.0  # seconds after which a build that has not taken its lock is dead
 
 
@@ -79,6 +83,20 @@ def check_target(folder: Path, overwrite: bool) -> None:
         raise CollectionError(
             f"{folder}: an index exists here already; --overwrite (in Python overwrite=True) replaces it"
         )
+
+
+def model_files(folder: Path) -> list[tuple[str, Path]]:
+    """Relative name and path of each file in the folder of a model, including subfolders."""
+    return [(f.relative_to(folder).as_posix(), f) for f in sorted(folder.rglob("*")) if f.is_file()]
+
+
+def check_model_folder(folder: Path) -> None:
+    """Refuse links, pipes and devices among a model's files, before anything opens them."""
+    for parent, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            mode = os.lstat(os.path.join(parent, name)).st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                raise CollectionError(f"{folder.parent}: {name} in {folder.name} is a link or a special file")
 
 
 def recover(folder: Path) -> None:
@@ -250,15 +268,34 @@ def _sweep(folder: Path) -> None:
                 shutil.rmtree(leftover, ignore_errors=True)
 
 
-def remove_seal(folder: Path) -> None:
-    """Remove the files of earlier versions that are outdated after a commit."""
-    for name in _SEALS:
-        with suppress(OSError):  # no version reads them any more
-            (folder / name).unlink(missing_ok=True)
-
-
 def _never_committed(folder: Path) -> bool:
     """Whether the folder holds a build that was stopped before its first commit."""
     connection = database.connect(folder, write=False)
     with database.using_sqlite(folder), closing(connection):
         return bool(database.read_meta(connection, folder)["generation"] == 0)
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Exchange the names of two folders, so that each name always has one of them; False if that is not possible here.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a").mkdir(), (folder / "b").mkdir(), (folder / "a" / "file").touch()
+    >>> exchange(folder / "a", folder / "b") == (folder / "b" / "file").exists()
+    True
+    """
+    call = _system_call()
+    if call is None:
+        return False
+    paths = os.fsencode(one), os.fsencode(other)
+    arguments = (_HERE, paths[0], _HERE, paths[1]) if sys.platform == "linux" else paths
+    return bool(call(*arguments, ctypes.c_uint(_EXCHANGE)) == 0)
+
+
+@cache
+def _system_call() -> Any:
+    """What renames files with options; None on other systems, and where the C library is older."""
+    name = {"linux": "renameat2", "darwin": "renamex_np"}.get(sys.platform)
+    if name is None:
+        return None
+    return getattr(ctypes.CDLL(None), name, None)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from vizsla.engine import Segment
-from vizsla.engine.deleted_rows import frequencies_in_rows
-from vizsla.index.storage.arrays import Facts, read_array
+from vizsla.engine.deletions import frequencies_in_rows
+from vizsla.index.storage.arrays import Facts, read_array, write_array
 
 ALIVE, FREQUENCIES = FILES = "alive", "frequencies"
 LISTED = "deleted"
@@ -88,3 +88,9 @@ class Living:
         """In how many living documents terms occur, given by their numbers."""
         found = segment.frequencies(terms, self.files.get(FREQUENCIES))
         return found - frequencies_in_rows(segment, terms, self.listed) if len(self.listed) else found
+
+
+def write_living(folder: Path, generation: int, alive: np.ndarray, frequencies: np.ndarray) -> dict[str, Facts]:
+    """Write which documents of a segment are alive at a generation, and the document frequencies of its terms."""
+    arrays = {ALIVE: alive, FREQUENCIES: frequencies}
+    return {name: write_array(folder / f"{name}-{generation}.npy", array) for name, array in arrays.items()}

@@ -12,94 +12,78 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from vizsla.engine import (
-    AnnIndex,
-    Merge,
-    ResidualRows,
-    ScaledRows,
-    Segment,
-    TermSequences,
-    TokenRows,
-    VectorRows,
-    build_ann_index,
-    convert_rows,
-    storage_of,
-    token_store,
-)
+from vizsla.engine import BlockTable, ListDirectory, Merge, MergedPostingLists, PostingLists, Segment, TermSequences
 from vizsla.errors import CollectionError
-from vizsla.index.storage import (
-    id_files,
-    list_files,
-    living,
-    match_files,
-    number_files,
-    sequence_files,
-    token_files,
-    trust,
-)
+from vizsla.index.storage import document_ids, living, vector_files
 from vizsla.index.storage.arrays import (
     FOLDER,
     ArrayFile,
     Facts,
-    HashedFile,
-    map_file,
     read_array,
     segment_folder,
+    spaces_of,
     sync_folder,
     write_array,
 )
-from vizsla.text.stored_ids import StoredIds
+from vizsla.index.storage.stored_ids import StoredIds
 
-DOCUMENT_PARTS = ("lengths", "sizes")
-PARTS = (*DOCUMENT_PARTS, *list_files.POSTINGS)
-DENSE, CODES, SCALES, ANN = "dense_", "codes_", "scales_", "near_"  # followed by the number of the namespace
-TOKENS = "tokens_"  # where the token vectors of each document begin; the vectors are in the files of dense ones
+_DOCUMENTS = ("lengths", "sizes")
+_NUMBERS, _RUNS = "numbers", "number_runs"  # the one or the other
+_DIRECTORY = ("groups", "records")
+_LISTS = (
+    "small_blocks",
+    "large_postings",
+    "large_values",
+    "large_tops",
+    *(f"{kind}_{part}" for kind in ("small", "large") for part in _DIRECTORY),
+)
+SEQUENCES, _SEQUENCE_STARTS = SEQUENCE_FILES = "sequences_", "sequencestarts_"  # followed by a namespace's number
 
 _COUNTS = ("|u1", "<u2", "<u4")
 _ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
-    **number_files.ARRAY_TYPES,
-    "lengths": (2, _COUNTS),
+    "lengths": (2, ("|u1", "<u4")),
     "sizes": (2, _COUNTS),
-    **list_files.ARRAY_TYPES,
-    **match_files.ARRAY_TYPES,
+    _NUMBERS: (1, ("<u4", "<i8")),
+    _RUNS: (2, ("<i8",)),
+    "groups": (2, ("<u4",)),
+    "records": (1, ("|u1",)),
+    "postings": (1, ("<u2",)),
+    "blocks": (1, ("<u2",)),
+    "values": (1, (*_COUNTS, "<f4")),
+    "tops": (1, ("<f8",)),
     living.ALIVE: (1, ("|b1",)),
     living.FREQUENCIES: (1, ("<u4",)),
-    DENSE: (2, ("<f4", "<f2")),
-    CODES: (2, ("|i1",)),
-    SCALES: (1, ("<f4",)),
-    TOKENS: (1, ("<i8",)),
-    **token_files.ARRAY_TYPES,
-    **sequence_files.ARRAY_TYPES,
-    **id_files.ARRAY_TYPES,
+    SEQUENCES: (1, ("<u4",)),
+    _SEQUENCE_STARTS: (1, ("<i8",)),
+    **vector_files.ARRAY_TYPES,
+    **document_ids.ARRAY_TYPES,
 }
 """The number of dimensions and the allowed types of each array: numbers of fixed size, never objects."""
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{12}")
 _FILE_NAME = re.compile(r"[a-z_]+[0-9]*(-[0-9]+)?\.(npy|faiss)")
+_DATED = (*living.FILES, *document_ids.KINDS)  # what carries the number of a commit
+_ADDED = (*vector_files.TOKEN_INDEX, *SEQUENCE_FILES)  # what a commit may add to a segment
+_OF_NAMESPACE = re.compile(f"({'|'.join((*vector_files.ARRAY_TYPES, vector_files.ANN, *SEQUENCE_FILES))})[0-9]{{1,4}}")
+_SHORT = 1024  # numbers that are not worth runs
+_BLOCK = 1 << 22  # bytes that are copied at once
 
 
 def check_facts(segment: Any, facts: Any) -> bool:
     """Whether the name of a segment and the descriptions of its files are valid."""
     if not isinstance(segment, str) or not _SEGMENT_NAME.fullmatch(segment) or not isinstance(facts, dict):
         return False
-    if not all(part in facts for part in PARTS) or (living.ALIVE in facts) != (living.FREQUENCIES in facts):
-        return False
-    if not all(
-        files.are_complete(facts) for files in (number_files, list_files, match_files, sequence_files, id_files)
-    ):
-        return False
-    codes, scales, plain, tokens = (
-        {part.removeprefix(kind) for part in facts if part.startswith(kind)} for kind in (CODES, SCALES, DENSE, TOKENS)
-    )
-    coded = token_files.spaces_of(facts, token_files.RESIDUALS)
     return (
-        codes == scales
-        and tokens <= codes | plain | coded
-        and not coded & (codes | plain)
-        and token_files.are_complete(facts, tokens)
+        all(part in facts for part in (*_DOCUMENTS, *_LISTS))
+        and (_NUMBERS in facts) != (_RUNS in facts)
+        and (living.ALIVE in facts) == (living.FREQUENCIES in facts)
+        and spaces_of(facts, SEQUENCES) == spaces_of(facts, _SEQUENCE_STARTS)
+        and document_ids.are_complete(facts)
+        and vector_files.are_complete(facts)
         and all(_is_valid_entry(*item) for item in facts.items())
     )
 
@@ -112,23 +96,23 @@ def _is_valid_entry(part: str, entry: Any) -> bool:
         return False
     if not isinstance(sha256, str) or not re.fullmatch("[0-9a-f]{64}", sha256):
         return False
-    kinds = "|".join((DENSE, CODES, SCALES, TOKENS, ANN, *token_files.KINDS, *sequence_files.ARRAY_TYPES))
-    space = re.fullmatch(f"({kinds})[0-9]{{1,4}}", part)
-    if space is not None and space[1] == ANN:
+    of_namespace = _OF_NAMESPACE.fullmatch(part)
+    kind = part if of_namespace is None else of_namespace[1]
+    if kind == vector_files.ANN:
         return isinstance(entry.get("built"), str) and bool(re.fullmatch(f"{part}-[0-9]+[.]faiss", name))
-    space = space or match_files.FILE.fullmatch(part)
-    dated = (*living.FILES, *id_files.KINDS)  # what carries the number of a commit
-    if space is None and part not in (*DOCUMENT_PARTS, *number_files.KINDS, *list_files.KINDS, *dated):
+    if of_namespace is None and part not in (*_DOCUMENTS, _NUMBERS, _RUNS, *_LISTS, *_DATED):
         return False
-    later = (*token_files.KINDS, *sequence_files.ARRAY_TYPES)  # what a commit may add to a segment
-    added = "(-[0-9]+)?" if space and space[1] in later else ""
-    if not re.fullmatch(f"{part}-[0-9]+[.]npy" if part in dated else f"{part}{added}[.]npy", name):
+    date = "-[0-9]+" if kind in _DATED else "(-[0-9]+)?" if kind in _ADDED else ""
+    if not re.fullmatch(f"{part}{date}[.]npy", name):
         return False
-    dimensions, types = _ARRAY_TYPES[space[1] if space else re.sub("^(small|large)_", "", part)]
+    dimensions, types = _ARRAY_TYPES[re.sub("^(small|large)_", "", kind)]
     shape = entry.get("shape")
     if not isinstance(shape, list) or len(shape) != dimensions or entry.get("type") not in types:
         return False
     return all(type(n) is int and 0 <= n < 1 << 48 for n in shape)
+
+
+# Writing
 
 
 class DatedIds(NamedTuple):
@@ -140,128 +124,33 @@ class DatedIds(NamedTuple):
 
 def write_segment(path: Path, segment: str, arrays: Segment, ids: DatedIds) -> dict[str, Facts]:
     """Write a new segment; returns the descriptions of its files."""
-    with _writing(path, segment, new=True) as folder:
-        written = {name: write_array(folder / f"{name}.npy", getattr(arrays, name)) for name in DOCUMENT_PARTS}
-        written |= number_files.write_numbers(folder, arrays.numbers) | id_files.write_ids(folder, *ids)
-        for kind, some in (("small", arrays.small), ("large", arrays.large)):
-            written |= list_files.write_lists(folder, kind, some)
-        for space, rows in arrays.dense.items():
-            written |= _write_vectors(folder, space, rows.shape, [rows], storage_of(rows))
-        for space, lists in arrays.matches.items():
-            written |= match_files.write_matches(folder, space, lists)
-        for space, tokens in arrays.tokens.items():
-            rows = tokens.vectors
-            written |= _write_starts(folder, space, tokens.starts)
-            written |= _write_vectors(folder, space, rows.shape, [rows], storage_of(rows))
-        return written
+    with writing_files(path, segment, new=True) as folder:
+        return {
+            **{name: write_array(folder / f"{name}.npy", getattr(arrays, name)) for name in _DOCUMENTS},
+            **_write_numbers(folder, arrays.numbers),
+            **document_ids.write_ids(folder, *ids),
+            **_write_lists(folder, "small", arrays.small),
+            **_write_lists(folder, "large", arrays.large),
+            **vector_files.write_vectors(folder, arrays),
+        }
 
 
 def write_merged(path: Path, segment: str, merge: Merge, ids: DatedIds, chunk: int, store: str) -> dict[str, Facts]:
     """Write a new segment from a merge, `chunk` postings at a time; `store`: the type of its dense vectors."""
-    with _writing(path, segment, new=True) as folder:
-        written = {name: write_array(folder / f"{name}.npy", getattr(merge, name)) for name in DOCUMENT_PARTS}
-        written |= number_files.write_numbers(folder, merge.numbers) | id_files.write_ids(folder, *ids)
-        for kind, lists in (("small", merge.small), ("large", merge.large)):
-            written |= list_files.write_merged_lists(folder, kind, lists, chunk)
-        for space in merge.old[0].dense:
-            pieces = merge.dense_pieces(space, 4 * chunk)
-            written |= _write_vectors(folder, space, merge.dense_shape(space), pieces, store)
-        for space in merge.old[0].matches:
-            plan = merge.matches(space)
-            written |= match_files.write_merged_matches(folder, space, plan, 4 * chunk, token_store(store))
-        for space, tokens in merge.old[0].tokens.items():
-            starts, pieces = merge.token_starts(space), merge.token_pieces(space, 4 * chunk)
-            written |= _write_starts(folder, space, starts)
-            coded = [r for s in merge.old if isinstance(r := s.tokens[space].vectors, ResidualRows)]
-            if coded:
-                codec = max(coded, key=len).codec
-                written |= token_files.write_residuals(folder, space, int(starts[-1]), pieces, codec)
-            else:
-                written |= _write_vectors(folder, space, (int(starts[-1]), tokens.width), pieces, token_store(store))
-        return written | sequence_files.write_merged_sequences(folder, merge, chunk)
-
-
-def _write_starts(folder: Path, space: int, starts: np.ndarray) -> dict[str, Facts]:
-    """Write where the token vectors of each document begin."""
-    return {f"{TOKENS}{space}": write_array(folder / f"{TOKENS}{space}.npy", starts.astype(np.int64, copy=False))}
-
-
-def _write_vectors(
-    folder: Path, space: int, shape: tuple[int, ...], pieces: Iterable[VectorRows], store: str
-) -> dict[str, Facts]:
-    """Write the dense or token vectors of a namespace, piece by piece, as the type `store`."""
-    files: dict[str, tuple[np.dtype, tuple[int, ...]]]
-    if store == "sq8":
-        files = {CODES: (np.dtype(np.int8), shape), SCALES: (np.dtype(np.float32), shape[:1])}
-    else:
-        files = {DENSE: (np.dtype(store), shape)}
-    with ExitStack() as stack:
-        out = {
-            f"{name}{space}": stack.enter_context(ArrayFile(folder / f"{name}{space}.npy", *array))
-            for name, array in files.items()
+    with writing_files(path, segment, new=True) as folder:
+        return {
+            **{name: write_array(folder / f"{name}.npy", getattr(merge, name)) for name in _DOCUMENTS},
+            **_write_numbers(folder, merge.numbers),
+            **document_ids.write_ids(folder, *ids),
+            **_write_merged_lists(folder, "small", merge.small, chunk),
+            **_write_merged_lists(folder, "large", merge.large, chunk),
+            **vector_files.write_merged_vectors(folder, merge, 4 * chunk, store),
+            **_write_merged_sequences(folder, merge, chunk),
         }
-        for piece in pieces:
-            rows = convert_rows(piece, store)
-            for file, array in zip(out.values(), _arrays_of(rows), strict=True):
-                file.write(array)
-    return {name: file.facts for name, file in out.items()}
-
-
-def _arrays_of(rows: VectorRows) -> tuple[np.ndarray, ...]:
-    assert not isinstance(rows, ResidualRows)
-    return (rows.codes, rows.scales) if isinstance(rows, ScaledRows) else (rows,)
-
-
-def write_ann_index(
-    path: Path, segment: str, generation: int, space: int, factory: str, rows: VectorRows
-) -> dict[str, Facts]:
-    """Build and write the ANN index of the vectors of a segment; `factory` is faiss's description of it."""
-    with _writing(path, segment, new=False) as folder:
-        with HashedFile(folder / f"{ANN}{space}-{generation}.faiss", {"built": factory}) as out:
-            build_ann_index(factory, rows, out.put)
-        trust.remember(out.facts["sha256"])
-    return {f"{ANN}{space}": out.facts}
-
-
-def write_token_index(path: Path, segment: str, generation: int, space: int, rows: TokenRows) -> dict[str, Facts]:
-    """Write the centroids and lists of the token vectors of a segment, and their codes if they have any."""
-    with _writing(path, segment, new=False) as folder:
-        return token_files.write_token_index(folder, space, generation, rows)
-
-
-def write_sequences(
-    path: Path, segment: str, generation: int, space: int, pieces: Iterable[TermSequences]
-) -> dict[str, Facts]:
-    """Write the term sequences of the documents of a segment, piece by piece."""
-    with _writing(path, segment, new=False) as folder:
-        return sequence_files.write_sequences(folder, f"{space}-{generation}", space, pieces)
-
-
-def write_ids(path: Path, segment: str, generation: int, ids: StoredIds) -> dict[str, Facts]:
-    """Write the ids of the documents of a segment that lacks them."""
-    with _writing(path, segment, new=False) as folder:
-        return id_files.write_ids(folder, generation, ids)
-
-
-def without(facts: Mapping[str, Facts], kinds: tuple[str, ...]) -> dict[str, Facts]:
-    """The files of a segment without those of some kinds, such as `living.FILES` or `sequence_files.KINDS`."""
-    return {name: f for name, f in facts.items() if not name.startswith(kinds)}
-
-
-def without_token_index(facts: Mapping[str, Facts], space: int, *, vectors: bool) -> dict[str, Facts]:
-    """The files of a segment without the centroids and lists of a namespace, and without its `vectors` if wanted."""
-    kinds = (*token_files.KINDS, *((DENSE, CODES, SCALES) if vectors else ()))
-    return {name: f for name, f in facts.items() if name not in {f"{kind}{space}" for kind in kinds}}
-
-
-def write_living(path: Path, segment: str, generation: int, arrays: Mapping[str, np.ndarray]) -> dict[str, Facts]:
-    """Write which documents of a segment are alive at a generation, and the document frequencies of its terms."""
-    with _writing(path, segment, new=False) as folder:
-        return {name: write_array(folder / f"{name}-{generation}.npy", array) for name, array in arrays.items()}
 
 
 @contextmanager
-def _writing(path: Path, segment: str, *, new: bool) -> Iterator[Path]:
+def writing_files(path: Path, segment: str, *, new: bool = False) -> Iterator[Path]:
     """A context to write into the folder of a segment: syncs it at the end, and removes a new one after a failure."""
     folder = segment_folder(path, segment)
     try:
@@ -278,46 +167,182 @@ def _writing(path: Path, segment: str, *, new: bool) -> Iterator[Path]:
         raise
 
 
+def without(facts: Mapping[str, Facts], kinds: tuple[str, ...]) -> dict[str, Facts]:
+    """The files of a segment without those of some kinds, such as `living.FILES` or `SEQUENCE_FILES`."""
+    return {name: f for name, f in facts.items() if not name.startswith(kinds)}
+
+
+# Reading
+
+
 def read_segment(path: Path, segment: str, facts: Mapping[str, Facts]) -> Segment:
     """Map the arrays of a segment into memory, if they fit together."""
-    arrays = {name: read_array(path, segment, facts[name]) for name in DOCUMENT_PARTS}
-    small, large = (list_files.read_lists(path, segment, facts, kind) for kind in ("small", "large"))
-    matches = match_files.read_matches(path, segment, facts)
-    dense: dict[int, VectorRows] = {i: read_array(path, segment, f) for i, f in _of_spaces(facts, DENSE)}
-    for i, f in _of_spaces(facts, CODES):
-        dense[i] = ScaledRows(read_array(path, segment, f), read_array(path, segment, facts[f"{SCALES}{i}"]))
-    tokens = {
-        i: token_files.read_token_rows(path, segment, facts, i, dense.pop(i, None), read_array(path, segment, f))
-        for i, f in _of_spaces(facts, TOKENS)
-    }
-    ann = {i: read_ann_index(path, segment, f) for i, f in _of_spaces(facts, ANN)}
+    lengths, sizes = (read_array(path, segment, facts[name]) for name in _DOCUMENTS)
     mapped = Segment(
-        numbers=number_files.read_numbers(path, segment, facts, arrays["sizes"].shape[1]),
-        lengths=arrays["lengths"],
-        sizes=arrays["sizes"],
-        small=small,
-        large=large,
-        dense=dense,
-        ann=ann,
-        tokens=tokens,
-        matches=matches,
-        sequences=sequence_files.read_sequences(path, segment, facts),
+        numbers=read_numbers(path, segment, facts, sizes.shape[1]),
+        lengths=lengths,
+        sizes=sizes,
+        small=_read_lists(path, segment, facts, "small"),
+        large=_read_lists(path, segment, facts, "large"),
+        **vector_files.read_vectors(path, segment, facts)._asdict(),
+        sequences=_read_sequences(path, segment, facts),
     )
     if not mapped.fits():
         raise CollectionError(f"{path}: segment {segment} is damaged: its arrays contradict each other")
     return mapped
 
 
-def _of_spaces(facts: Mapping[str, Facts], kind: str) -> list[tuple[int, Facts]]:
-    """Number and file of each namespace that has a file of a kind."""
-    return [(int(name.removeprefix(kind)), f) for name, f in facts.items() if name.startswith(kind)]
+# Insertion numbers: documents that were added one after the other have consecutive ones, so a long array is stored as
+# runs, the first number of each and how many it has. A segment of a million documents takes a few bytes, not four
+# million.
 
 
-def read_ann_index(path: Path, segment: str, facts: Facts) -> AnnIndex:
-    """Map an ANN index into memory; faiss opens it at the first search."""
-    data = map_file(path, segment, facts)
-    name = f"{path}: {segment}/{facts['file']}"
-    return AnnIndex(data, facts["sha256"], facts["built"], name, trust.is_trusted)
+def to_runs(numbers: np.ndarray) -> np.ndarray:
+    """Ascending numbers as runs, [r, 2]: the first of each run, and how many it has.
+
+    >>> to_runs(np.array([3, 4, 5, 9, 11, 12])).tolist()
+    [[3, 3], [9, 1], [11, 2]]
+    """
+    wide = numbers.astype(np.int64)
+    breaks = np.flatnonzero(np.diff(wide) != 1) + 1
+    starts = np.append(0, breaks)
+    return np.stack([wide[starts], np.diff(np.append(starts, len(wide)))], axis=1)
+
+
+def from_runs(runs: np.ndarray) -> np.ndarray:
+    """The numbers of runs, in four bytes as long as they fit.
+
+    >>> from_runs(np.array([[3, 3], [9, 1], [11, 2]])).tolist()
+    [3, 4, 5, 9, 11, 12]
+    """
+    firsts, counts = runs[:, 0], runs[:, 1]
+    kind = np.uint32 if int(firsts[-1]) + int(counts[-1]) <= 1 << 32 else np.int64
+    if len(runs) == 1:
+        return np.arange(firsts[0], firsts[0] + counts[0], dtype=kind)
+    shifts = firsts - (np.cumsum(counts) - counts)
+    numbers: np.ndarray = np.arange(counts.sum()) + np.repeat(shifts, counts)
+    return numbers.astype(kind)
+
+
+def _write_numbers(folder: Path, numbers: np.ndarray) -> dict[str, Facts]:
+    """Write the numbers of a segment's documents, ascending; returns the description of the file."""
+    if len(numbers) > _SHORT:
+        runs = to_runs(numbers)
+        if runs.nbytes < numbers.nbytes:
+            return {_RUNS: write_array(folder / f"{_RUNS}.npy", runs)}
+    return {_NUMBERS: write_array(folder / f"{_NUMBERS}.npy", numbers)}
+
+
+def read_numbers(path: Path, segment: str, facts: Mapping[str, Facts], count: int) -> np.ndarray:
+    """The numbers of a segment's documents, `count` of them."""
+    if _NUMBERS in facts:
+        return read_array(path, segment, facts[_NUMBERS])
+    runs = read_array(path, segment, facts[_RUNS])
+    sound = runs.shape[1] == 2 and len(runs) > 0 and bool(((runs >= 0) & (runs < 1 << 60)).all())
+    if not sound or sum(runs[:, 1].tolist()) != count:
+        raise CollectionError(f"{path}: segment {segment} is damaged: its arrays contradict each other")
+    return from_runs(runs)
+
+
+# Posting lists, whose directories are in `groups` and `records`; see `ListDirectory`.
+
+
+def _write_lists(folder: Path, kind: str, lists: PostingLists) -> dict[str, Facts]:
+    """Write the small or the large posting lists of a segment; returns the descriptions of the files."""
+    arrays = {**_directory_arrays(lists.directory), _postings_part(kind): lists.postings}
+    if kind == "large":
+        arrays |= {"values": lists.values, "tops": lists.maxima}
+    return _write_parts(folder, kind, arrays)
+
+
+def _write_merged_lists(folder: Path, kind: str, lists: MergedPostingLists, chunk: int) -> dict[str, Facts]:
+    """Write merged posting lists, `chunk` postings at a time."""
+    postings = _postings_part(kind)
+    types = {postings: np.dtype(np.uint16)} | ({"values": lists.value_type} if kind == "large" else {})
+    ranges, starts = [np.zeros(0, np.uint16)], []
+    with ExitStack() as stack:
+        out = {
+            part: stack.enter_context(ArrayFile(folder / f"{kind}_{part}.npy", dtype, (lists.size,)))
+            for part, dtype in types.items()
+        }
+        for piece in lists.pieces(chunk):
+            ranges.append(piece.ranges)
+            starts.append(piece.starts)
+            for part, file in out.items():
+                file.write(piece.postings if part == postings else piece.values)
+    starts.append(np.array([lists.size], np.uint32))
+    table = BlockTable(lists.terms, lists.block_starts, np.concatenate(ranges), np.concatenate(starts), lists.counts)
+    arrays = _directory_arrays(ListDirectory.pack(table)) | ({"tops": lists.maxima} if kind == "large" else {})
+    return {f"{kind}_{part}": file.facts for part, file in out.items()} | _write_parts(folder, kind, arrays)
+
+
+def _postings_part(kind: str) -> str:
+    return "blocks" if kind == "small" else "postings"
+
+
+def _directory_arrays(directory: ListDirectory) -> dict[str, np.ndarray]:
+    return {part: getattr(directory, part) for part in _DIRECTORY}
+
+
+def _write_parts(folder: Path, kind: str, arrays: Mapping[str, np.ndarray]) -> dict[str, Facts]:
+    return {f"{kind}_{part}": write_array(folder / f"{kind}_{part}.npy", array) for part, array in arrays.items()}
+
+
+def _read_lists(path: Path, segment: str, facts: Mapping[str, Facts], kind: str) -> PostingLists:
+    """Map the small or the large posting lists of a segment into memory."""
+    parts = {part: read_array(path, segment, facts[f"{kind}_{part}"]) for part in _DIRECTORY}
+    postings = read_array(path, segment, facts[f"{kind}_{_postings_part(kind)}"])
+    values, maxima = np.zeros(0, np.uint8), np.zeros(0)
+    if kind == "large":
+        values, maxima = (read_array(path, segment, facts[f"{kind}_{part}"]) for part in ("values", "tops"))
+    return PostingLists(ListDirectory(**parts), postings, values, maxima)
+
+
+# Term sequences: a commit adds them from the stored texts, a merge copies them.
+
+
+def _read_sequences(path: Path, segment: str, facts: Mapping[str, Facts]) -> dict[int, TermSequences]:
+    """Map the term sequences of a segment into memory, by the places of the namespaces that have them."""
+    spaces = [int(part.removeprefix(SEQUENCES)) for part in facts if part.startswith(SEQUENCES)]
+    return {
+        s: TermSequences(*(read_array(path, segment, facts[f"{kind}{s}"]) for kind in SEQUENCE_FILES)) for s in spaces
+    }
+
+
+def write_sequences(folder: Path, name: str, space: int, pieces: Iterable[TermSequences]) -> dict[str, Facts]:
+    """Write term sequences, piece by piece; `name`: how the files are called after their kind."""
+    sizes = [np.zeros(1, np.int64)]
+    with TemporaryFile() as spool:  # how many there are is known at the end, and stands at the beginning
+        for piece in pieces:
+            spool.write(np.ascontiguousarray(piece.numbers, np.uint32).data)
+            sizes.append(piece.sizes())
+        starts = np.cumsum(np.concatenate(sizes)).astype(np.int64)
+        spool.seek(0)
+        with ArrayFile(folder / f"{SEQUENCES}{name}.npy", np.dtype(np.uint32), (int(starts[-1]),)) as out:
+            while block := spool.read(_BLOCK):
+                out.write(np.frombuffer(block, np.uint32))
+    return {
+        f"{SEQUENCES}{space}": out.facts,
+        f"{_SEQUENCE_STARTS}{space}": write_array(folder / f"{_SEQUENCE_STARTS}{name}.npy", starts),
+    }
+
+
+def _write_merged_sequences(folder: Path, merge: Merge, chunk: int) -> dict[str, Facts]:
+    """Write the sequences of a merged segment, in the namespaces in which all old segments have them."""
+    written = {}
+    for space in merge.old[0].sequences:
+        if not all(space in segment.sequences for segment in merge.old):
+            continue
+        starts, pieces = merge.sequence_starts(space), merge.sequence_pieces(space, chunk)
+        with ArrayFile(folder / f"{SEQUENCES}{space}.npy", np.dtype(np.uint32), (int(starts[-1]),)) as out:
+            for piece in pieces:
+                out.write(piece)
+        written[f"{SEQUENCES}{space}"] = out.facts
+        written[f"{_SEQUENCE_STARTS}{space}"] = write_array(folder / f"{_SEQUENCE_STARTS}{space}.npy", starts)
+    return written
+
+
+# Files that no commit names
 
 
 def sweep_segments(path: Path, live: Mapping[str, set[str]]) -> None:

@@ -18,21 +18,17 @@ from vizsla.index.storage import (
     arrays,
     checksums,
     database,
+    document_ids,
     forking,
-    id_files,
     living,
-    model_files,
     segment_files,
-    term_blocks,
-    term_table,
 )
-from vizsla.index.storage.folder import absolute, recover
+from vizsla.index.storage.folder import absolute, check_model_folder, model_files, recover
 from vizsla.index.storage.living import Living
-from vizsla.index.storage.schema import WITH_IDS
+from vizsla.index.storage.stored_ids import DamagedTextsError, StoredIds, StoredTexts
+from vizsla.index.storage.terms import reading_terms, stored_terms
 from vizsla.models import Model
 from vizsla.plain_data import parse_json
-from vizsla.text.stored_ids import StoredIds
-from vizsla.text.stored_texts import DamagedTextsError, StoredTexts
 
 ATTEMPTS = 5  # while a writer commits again and again
 
@@ -41,8 +37,7 @@ def verify(path: str | Path) -> list[str]:
     """A sentence for each problem of an index; an empty list if it is sound.
 
     Readers and writers may work at the same time, since everything is read through SQLite or from files that never
-    change. The rows of index.db are compared with the checksums of the last commit. An index of format 2 has no
-    checksums before its next commit, so fewer problems can be found.
+    change. The rows of index.db are compared with the checksums of the last commit.
     """
     path = absolute(path)
     recover(path)
@@ -94,17 +89,14 @@ def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
         if finding != "ok":
             yield f"{path}: {database.FILE} is damaged ({finding})"
     generation = meta["generation"]
-    expected = checksums.read_checksums(db)
-    if expected is not None:
-        with term_table.reading_terms(path):
-            actual = checksums.compute_checksums(db, generation, expected["next_term"])
-        for table in checksums.TABLES:
-            if actual[table] != expected[table]:
-                yield f"{path}: {database.FILE} is damaged: {table} is not what was written"
+    expected = meta[checksums.KEY]
+    with reading_terms(path):
+        actual = checksums.compute_checksums(db, generation, stored_terms(db), expected["next_term"])
+    for table in checksums.TABLES:
+        if actual[table] != expected[table]:
+            yield f"{path}: {database.FILE} is damaged: {table} is not what was written"
     for column, table in (("metadata", "documents"), ("fields", "contents")):
-        rows = db.execute(
-            f"SELECT number, ifnull({column}, '{{}}') FROM {table} WHERE number < ?", (meta["next_number"],)
-        )
+        rows = db.execute(f"SELECT number, {column} FROM {table} WHERE number < ?", (meta["next_number"],))
         for number, text in rows:
             try:
                 is_valid = isinstance(parse_json(text), dict)
@@ -113,17 +105,17 @@ def _check_database(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
             if not is_valid:
                 yield f"{path}: document number {number} is damaged in {database.FILE}"
     spaces, terms = len(meta["model"].get("parts") or ()), meta["next_term"]
-    with term_table.reading_terms(path):
+    with reading_terms(path):
         count = sum(
             type(number) is not int or not 0 <= number < terms or namespace not in range(spaces)
-            for namespace, _, number in term_blocks.stored_terms(db)
+            for namespace, _, number in stored_terms(db)
         )
     if count:
         yield f"{path}: {count:,} terms have an invalid number or namespace"
 
 
 def _check_model(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) -> Iterator[str]:  # noqa: ARG001 (one shape)
-    model_files.check_model_folder(path / "model")
+    check_model_folder(path / "model")
     expected = meta["model_files"]
     for name, sha256 in expected.items():
         file = path / "model" / name
@@ -131,7 +123,7 @@ def _check_model(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) -> It
             yield f"{path}: model/{name} is missing"
         elif arrays.hash_file(file) != sha256:
             yield f"{path}: model/{name} is damaged: its content is not what was written"
-    for name, _ in model_files.model_files(path / "model"):
+    for name, _ in model_files(path / "model"):
         if name not in expected:
             yield f"{path}: model/{name} does not belong here"
 
@@ -166,7 +158,7 @@ def _check_segments(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
                 continue
             yield from _check_dense(path, name, segment)
             yield from _check_matches(path, name, segment)
-            stored = _read_ids(path, name, db, meta, segment, facts)
+            stored = _read_ids(path, name, segment, facts)
             yield from _check_statistics(path, name, segment, living_files, statistics, namespaces)
             rows = np.arange(len(segment)) if alive is None else np.flatnonzero(alive)
             numbers.append(segment.numbers[rows])
@@ -228,26 +220,12 @@ def _check_matches(path: Path, name: str, s: Segment) -> Iterator[str]:
             yield f"{path}: the posting lists with vectors of segment {name} are not those of its documents"
 
 
-def _read_ids(
-    path: Path,
-    name: str,
-    db: sqlite3.Connection,
-    meta: dict[str, Any],
-    s: Segment,
-    facts: dict[str, arrays.Facts],
-) -> StoredIds:
-    """The ids of the documents of a segment; those of earlier formats are compared with the database."""
+def _read_ids(path: Path, name: str, s: Segment, facts: dict[str, arrays.Facts]) -> StoredIds:
+    """The ids of the documents of a segment."""
     damage = CollectionError(f"{path}: the ids of segment {name} are not those of its documents")
-    ids = id_files.read_ids(path, name, facts)
-    if meta["format"] <= WITH_IDS:
-        held = id_files.collect_ids(db, s.numbers)
-        if ids is None:
-            return held
-        rows = np.flatnonzero(held.texts.sizes)  # all others are deleted
-        if len(ids) != len(s) or ids.at(rows) != held.at(rows):
-            raise damage
+    ids = document_ids.read_ids(path, name, facts)
     try:
-        if ids is None or len(ids) != len(s) or not ids.is_sound():
+        if len(ids) != len(s) or not ids.is_sound():
             raise damage
         ids.at(np.arange(len(ids)))
     except DamagedTextsError:
@@ -317,10 +295,8 @@ def _check_documents(
     rows, texts = (numbers(table, "number < ?", meta["next_number"]) for table in ("documents", "contents"))
     indexed = np.sort(np.concatenate([*living, np.zeros(0, np.int64)]))
     unit = "passages" if meta["passages"] else "documents"
-    complete = [rows] if meta["format"] <= WITH_IDS else []  # tables that have a row of each document
-    for stored in [*complete, *([texts] if meta["stored"] else [])]:
-        if not np.array_equal(stored, indexed):
-            yield f"{path}: {len(stored):,} {unit} are stored and {len(indexed):,} indexed, or they are not the same"
+    if meta["stored"] and not np.array_equal(texts, indexed):
+        yield f"{path}: {len(texts):,} {unit} are stored and {len(indexed):,} indexed, or they are not the same"
     if not np.isin(rows, indexed).all():
         yield f"{path}: metadata of {unit} is stored that are not indexed"
     both = np.intersect1d(rows, numbers("deletions", "generation <= ?", meta["generation"]))

@@ -10,14 +10,18 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from vizsla.engine import (
+    HOLE,
     DamagedSegmentError,
     Merge,
     ResidualRows,
+    Segment,
+    TermSequences,
     VectorIndex,
     fits_a_segment,
     frequencies_without,
@@ -25,13 +29,13 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import CollectionError
-from vizsla.index.storage import arrays, database, list_files, living, segment_files, sequence_files
+from vizsla.index.storage import arrays, database, living, segment_files, vector_files
+from vizsla.index.storage.database import stored_fields
+from vizsla.index.storage.stored_ids import DamagedTextsError, StoredIds, StoredTexts
+from vizsla.index.storage.terms import TermBlocks, find_terms
 from vizsla.index.writing.segment_state import OpenSegments, SegmentState
-from vizsla.index.writing.sequences import SequenceBuilder
 from vizsla.index.writing.token_indexes import TokenIndexes
-from vizsla.models import BM25, ExpandedBM25, Model, SparseComponent
-from vizsla.text.stored_ids import StoredIds
-from vizsla.text.stored_texts import DamagedTextsError, StoredTexts
+from vizsla.models import BM25, ExpandedBM25, Model, SequenceEncoder, SparseComponent
 
 FACTOR = 8
 SMALLEST = 1000  # segments below this count as one class
@@ -50,6 +54,7 @@ class Compaction:
         generation: int,
         memory: int,
         vector_index: VectorIndex,
+        positions: bool,
         deleted: np.ndarray,
         opened: OpenSegments,
     ) -> None:
@@ -71,7 +76,7 @@ class Compaction:
         self._rewritten: list[tuple[int, int]] = []  # insertion numbers, from and to
         self.leaves_files = False
         """Whether there are files that no commit names when this one is done."""
-        self._positions = bool(database.get_meta(db, database.POSITIONS))
+        self._positions = positions
         self._builders: dict[int, SequenceBuilder] = {}
         self._has_vectors = not all(isinstance(part.component, SparseComponent) for part in model.parts)
         before = [entry.segment for entry in self._entries] if self._has_vectors else []
@@ -126,8 +131,6 @@ class Compaction:
     def _is_compact(self, start: int, end: int) -> bool:
         first = self._entries[start]
         store = self._vector_index.store
-        if not list_files.are_packed(first.files):  # of an earlier format
-            return False
         if any(storage_of(lists.vectors) != token_store(store) for lists in first.segment.matches.values()):
             return False
         stored = {(store, storage_of(rows)) for rows in first.segment.dense.values()}
@@ -187,28 +190,26 @@ class Compaction:
             frequencies = frequencies_without(entry.segment, before, entry.gone)
         except DamagedSegmentError:
             raise CollectionError(f"{self._path}: segment {entry.name} is damaged; run 'vizsla verify'") from None
-        arrays = {living.ALIVE: entry.alive, living.FREQUENCIES: frequencies.astype(np.uint32)}
-        entry.files = {
-            **entry.files,
-            **segment_files.write_living(self._path, entry.name, self._generation, arrays),
-        }
+        with segment_files.writing_files(self._path, entry.name) as folder:
+            written = living.write_living(folder, self._generation, entry.alive, frequencies.astype(np.uint32))
+        entry.files = {**entry.files, **written}
         self.leaves_files = True
 
     def _build_ann_indexes(self, entry: SegmentState) -> None:
         """Build the missing ANN indexes of a segment, if it is large enough for them, and drop outdated ones."""
-        files = {name: facts for name, facts in entry.files.items() if not name.startswith(segment_files.ANN)}
+        files = {name: facts for name, facts in entry.files.items() if not name.startswith(vector_files.ANN)}
         for space, rows in entry.segment.dense.items():
             if space in entry.segment.matches:  # such vectors count together with tokens, which no ANN index knows
                 continue
             factory = self._vector_index.factory(len(rows), rows.shape[1])
-            present = entry.files.get(f"{segment_files.ANN}{space}")
+            present = entry.files.get(f"{vector_files.ANN}{space}")
             if factory is None:
                 continue
             if present is not None and present["built"] == factory:
-                files[f"{segment_files.ANN}{space}"] = present
+                files[f"{vector_files.ANN}{space}"] = present
             else:
-                target = self._path, entry.name, self._generation, space
-                files |= segment_files.write_ann_index(*target, factory, rows)
+                with segment_files.writing_files(self._path, entry.name) as folder:
+                    files |= vector_files.write_ann_index(folder, space, self._generation, factory, rows)
         self._set_files(entry, files)
 
     def _build_token_indexes(self, entry: SegmentState, whole: bool) -> None:
@@ -216,28 +217,30 @@ class Compaction:
         files, segments = entry.files, [e.segment for e in self._entries]
         for space, rows in entry.segment.tokens.items():
             if rows.lists is not None and not self._token_indexes.keeps(rows):
-                files = segment_files.without_token_index(files, space, vectors=False)
+                files = vector_files.without_token_index(files, space, vectors=False)
             try:
                 built = self._token_indexes.built(space, rows, segments, whole=whole)
             except DamagedSegmentError:
                 raise CollectionError(f"{self._path}: segment {entry.name} is damaged; run 'vizsla verify'") from None
             if built is not None:
                 coded = isinstance(built.vectors, ResidualRows)
-                files = segment_files.without_token_index(files, space, vectors=coded)
-                files |= segment_files.write_token_index(self._path, entry.name, self._generation, space, built)
+                files = vector_files.without_token_index(files, space, vectors=coded)
+                with segment_files.writing_files(self._path, entry.name) as folder:
+                    files |= vector_files.write_token_index(folder, space, self._generation, built)
         self._set_files(entry, files)
 
     def _build_sequences(self, entry: SegmentState) -> None:
         """Store the positions of words that a segment lacks, or drop them where the index shall have none."""
-        files = entry.files if self._positions else segment_files.without(entry.files, sequence_files.KINDS)
+        files = entry.files if self._positions else segment_files.without(entry.files, segment_files.SEQUENCE_FILES)
         for space, (_, component) in enumerate(self._model.parts):
             bm25 = component.bm25 if isinstance(component, ExpandedBM25) else component
-            if not self._positions or not isinstance(bm25, BM25) or f"{sequence_files.SEQUENCES}{space}" in files:
+            if not self._positions or not isinstance(bm25, BM25) or f"{segment_files.SEQUENCES}{space}" in files:
                 continue
             if space not in self._builders:
                 self._builders[space] = SequenceBuilder(self._path, self._db, space, bm25)
             pieces = self._builders[space].sequences(entry.segment)
-            files = files | segment_files.write_sequences(self._path, entry.name, self._generation, space, pieces)
+            with segment_files.writing_files(self._path, entry.name) as folder:
+                files = files | segment_files.write_sequences(folder, f"{space}-{self._generation}", space, pieces)
         self._set_files(entry, files)
 
     def _set_files(self, entry: SegmentState, files: dict[str, arrays.Facts]) -> None:
@@ -263,3 +266,40 @@ def check_hashes(path: Path, name: str, facts: dict[str, arrays.Facts]) -> None:
             raise CollectionError(f"{path}: {name}/{entry['file']} cannot be read ({e.strerror})") from None
         if not is_intact:
             raise CollectionError(f"{path}: {name}/{entry['file']} is damaged: its content is not what was written")
+
+
+_BATCH = 2000  # documents that are read at once
+
+
+class SequenceBuilder:
+    """Reads the stored texts of documents and gives their terms by the numbers of the index."""
+
+    def __init__(self, path: Path, db: sqlite3.Connection, space: int, bm25: BM25) -> None:
+        self._path = path
+        self._db = db
+        self._space = space
+        self._encoder = SequenceEncoder(bm25)
+        self._numbers = np.zeros(0, np.uint32)
+
+    def sequences(self, segment: Segment) -> Iterator[TermSequences]:
+        """The term sequences of a segment's documents, some documents at a time; deleted ones have none."""
+        for a in range(0, len(segment), _BATCH):
+            numbers = segment.numbers[a : a + _BATCH].tolist()
+            rows = self._db.execute(
+                "SELECT number, fields FROM contents WHERE number BETWEEN ? AND ?", (numbers[0], numbers[-1])
+            )
+            contents = {number: stored_fields(fields, self._path) for number, fields in rows}
+            encoded = self._encoder.encode([contents.get(number, {}) for number in numbers])
+            yield TermSequences(self._renumbered(encoded.numbers), encoded.starts)
+
+    def _renumbered(self, numbers: np.ndarray) -> np.ndarray:
+        """Terms by the numbers of the index, given those of the lexicon."""
+        new = self._encoder.lexicon.terms[len(self._numbers) :]
+        own = np.array(find_terms(self._db, self._path, self._space, new, TermBlocks()), np.int64)
+        if (own < 0).any():
+            raise CollectionError(f"{self._path}: a word of a stored text is not indexed; run 'vizsla verify'")
+        self._numbers = np.concatenate([self._numbers, own.astype(np.uint32)])
+        is_term = numbers < HOLE
+        out = np.array(numbers)
+        out[is_term] = self._numbers[numbers[is_term]]
+        return out

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from vizsla.engine import Segment
-from vizsla.index.storage import arrays, id_files, living, number_files, segment_files
-from vizsla.index.storage.id_files import SegmentIds
+from vizsla.index.storage import arrays, document_ids, living, segment_files
+from vizsla.index.storage.document_ids import SegmentIds
 from vizsla.index.storage.living import Living
-from vizsla.index.writing.known_terms import KnownTerms
-from vizsla.text.stored_texts import StoredTexts
+from vizsla.index.storage.stored_ids import StoredTexts
+from vizsla.index.writing.term_numbers import KnownTerms
 
 
 class OpenSegments:
@@ -39,18 +39,17 @@ class OpenSegments:
 
     def ids(self, path: Path, name: str, files: dict[str, arrays.Facts]) -> SegmentIds:
         """The ids of the documents of a segment, those of deleted ones, too; mapped once."""
-        wanted = files[id_files.KINDS[0]]
+        wanted = files[document_ids.KINDS[0]]
         known, ids = self._ids.get(name, (None, None))
         if ids is None or known != wanted:
-            stored = id_files.read_ids(path, name, files)
-            assert stored is not None
-            ids = SegmentIds(number_files.read_numbers(path, name, files, len(stored)), stored)
+            stored = document_ids.read_ids(path, name, files)
+            ids = SegmentIds(segment_files.read_numbers(path, name, files, len(stored)), stored)
             self.remember_ids(name, files, ids)
         return ids
 
     def remember_ids(self, name: str, files: Mapping[str, arrays.Facts], ids: SegmentIds) -> None:
         """Keep the ids of the documents of a segment."""
-        self._ids[name] = files[id_files.KINDS[0]], ids
+        self._ids[name] = files[document_ids.KINDS[0]], ids
 
     def keep(self, names: Iterable[str]) -> None:
         """Let go of all segments but these; the files of a segment that was merged take space until then."""

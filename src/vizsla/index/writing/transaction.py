@@ -17,19 +17,15 @@ import numpy as np
 
 from vizsla.datasets import RawLines
 from vizsla.datasets.passages import Splitter, document_of
-from vizsla.engine import VectorIndex, read_vector_index
+from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError, VizslaError, kind_of
-from vizsla.index.storage import database, forking, log, segment_files
+from vizsla.index.storage import checksums, database, forking, segment_files
 from vizsla.index.storage.checksums import Checksums
-from vizsla.index.storage.folder import remove_seal
-from vizsla.index.storage.id_files import SegmentIds
-from vizsla.index.storage.upgrading import upgrade
-from vizsla.index.writing.analysing import Analysis
-from vizsla.index.writing.analysis import AnalysedBatch
+from vizsla.index.storage.document_ids import SegmentIds
+from vizsla.index.writing.analysis import AnalysedBatch, Analysis
 from vizsla.index.writing.buffer import Buffer
 from vizsla.index.writing.compaction import Compaction
-from vizsla.index.writing.document_ids import DocumentIds
-from vizsla.index.writing.document_rows import DocumentRows
+from vizsla.index.writing.document_rows import DocumentIds, DocumentRows
 from vizsla.index.writing.segment_state import OpenSegments
 from vizsla.index.writing.term_numbers import TermNumbers
 from vizsla.models import QUERIES, SAMPLE, Model, fitted_description
@@ -84,10 +80,11 @@ class WriteTransaction:
         self._close_database = database.close_with(self, self._db)
         try:
             with database.using_sqlite(path):
-                if database.get_meta(self._db, "uuid") != uuid:
+                meta = database.read_meta(self._db, path)
+                if meta["uuid"] != uuid:
                     raise _replaced(path)
                 self._check_in_place()
-                self._begin()
+                self._begin(database.sweep(self._db, meta))
         except BaseException:
             self.close()
             raise
@@ -98,30 +95,30 @@ class WriteTransaction:
         if database.identity(self._path) != self._identity:
             raise _replaced(self._path)
 
-    def _begin(self) -> None:
-        """Remove what an interrupted writer has left, and begin the next commit."""
-        database.sweep(self._db)
-        upgrade(self._db, self._path)
-        current = database.get_meta(self._db, "generation")
-        self.base = current
+    def _begin(self, meta: dict[str, Any]) -> None:
+        """Remove files that an interrupted writer has left, and begin the next commit; `meta`: of the last one."""
+        self._meta = meta
+        self.base: int = meta["generation"]
         """The generation of the last commit."""
-        self._generation = current + 1
-        self._next_number: int = database.get_meta(self._db, "next_number")
+        self._generation = self.base + 1
+        self._next_number: int = meta["next_number"]
         if not self._opened.are_swept:
             live = database.live_files(self._db, self._path)
             if any(segment_files.leftovers(self._path, live)):
-                log.overwrite(self._db)  # a commit that failed could otherwise come back, without its files
+                database.overwrite_log(self._db)  # a commit that failed could otherwise come back, without its files
             segment_files.sweep_segments(self._path, live)
         self._opened.are_swept = False
         self._db.execute("BEGIN IMMEDIATE")
-        self._checksums = Checksums(self._db, current)
+        self._checksums = Checksums(meta[checksums.KEY])
         self._ids = DocumentIds(self._path, self._db, self._generation, self._next_number, self._opened)
-        self._rows = DocumentRows(self._path, self._db, self._checksums, self._generation, self._splitter, self._ids)
-        self._vector_index = read_vector_index(database.get_meta(self._db, database.DENSE))
-        self.notes: dict[str, Any] = database.get_meta(self._db, database.NOTES) or {}
+        self._rows = DocumentRows(
+            self._path, self._db, self._checksums, self._generation, self._splitter, self._ids, meta["stored"]
+        )
+        self._vector_index = VectorIndex.parse(meta[database.DENSE])
+        self.notes: dict[str, Any] = meta.get(database.NOTES, {})
         """What is noted with the next commit, by name."""
-        self._opened.terms.begin(self._db)
-        self._terms = TermNumbers(self._path, self._db, self._checksums, self._opened.terms)
+        self._opened.terms.begin(meta)
+        self._terms = TermNumbers(self._path, self._db, meta, self._checksums, self._opened.terms)
         self._buffer = Buffer(self.model, self._terms, self._vector_index.store)
 
     def add(self, documents: Iterable[Document | RawLines], workers: int | None = None) -> Added:
@@ -129,11 +126,10 @@ class WriteTransaction:
 
         An error in the documents, or in reading them, undoes this call only.
         """
-        with database.using_sqlite(self._path):
-            description, folder = database.get_meta(self._db, "model"), self._path / "model"
         sampled = len(self._sample)
         if self.model.needs_fit:
             documents = self._sampled(documents)
+        description, folder = self._meta["model"], self._path / "model"
         analysis = Analysis(self.model, description, folder, self._splitter, self._rows.store_texts, self.terms_bytes)
         return self._add(analysis.run(documents, workers), sampled)
 
@@ -274,14 +270,16 @@ class WriteTransaction:
         with self._storing():
             database.mark_finished(self._db, None)
             self._db.execute("COMMIT")
-            log.shorten(self._db, self._path)
+            database.shorten_log(self._db, self._path)
             self._db.execute("BEGIN IMMEDIATE")
         self._uncommitted = 0
 
     def set_weights(self, model: Model) -> None:
         """Search with the weights of this model from now on; its parts are those of the index."""
+        description = fitted_description(self._meta["model"], model)
         with self._storing():
-            database.set_meta(self._db, "model", fitted_description(database.get_meta(self._db, "model"), model))
+            database.set_meta(self._db, "model", description)
+        self._meta = {**self._meta, "model": description}
         self.model, self.changed = model, True
 
     def set_note(self, name: str, value: Any) -> None:
@@ -311,14 +309,16 @@ class WriteTransaction:
         with self._storing():
             if vector_index is not None:
                 database.set_meta(self._db, database.DENSE, str(vector_index))
-            if positions is not None:
+            if positions is None:
+                positions = bool(self._meta[database.POSITIONS])
+            else:
                 database.set_meta(self._db, database.POSITIONS, positions)
             chosen = vector_index or self._vector_index
             compaction = Compaction(
-                self._path, self._db, self.model, self._generation, self._memory, chosen, self._rows.deleted,
-                self._opened,
+                self._path, self._db, self.model, self._generation, self._memory, chosen, positions,
+                self._rows.deleted, self._opened,
             )  # fmt: skip
-            if database.get_meta(self._db, database.POSITIONS):  # which need the numbers of words
+            if positions:  # which need the numbers of words
                 self._terms.store()
             compaction.run(whole=compact)
             self._rows.drop_deleted()
@@ -326,15 +326,14 @@ class WriteTransaction:
             self._terms.fold(whole=compact)
             database.set_meta(self._db, "generation", self._generation)
             database.set_meta(self._db, "next_number", self._next_number)
-            if self.notes != (database.get_meta(self._db, database.NOTES) or {}):
+            if self.notes != self._meta.get(database.NOTES, {}):
                 database.set_meta(self._db, database.NOTES, self.notes)
             self._store_fitted_weights()
-            self._checksums.store(self._db, self._generation, database.get_meta(self._db, "next_term"))
+            self._checksums.store(self._db, self._generation, self._terms.next_number)
             self._check_in_place()
-            remove_seal(self._path)
             database.mark_finished(self._db, self._generation)
             just_before()
-            log.commit(self._db, self._path)
+            database.commit(self._db, self._path)
         self._opened.terms.committed(self._checksums.of_terms)
         self.changed = False
         shrink = compact or (self._generation == 1 and not self._rows.store_texts)
@@ -364,7 +363,7 @@ class WriteTransaction:
 
     def shorten_log(self) -> None:
         """Move a long write-ahead log into the database, as far as readers allow."""
-        log.shorten(self._db, self._path)
+        database.shorten_log(self._db, self._path)
 
     def empty_log(self) -> None:
         """Move the write-ahead log into the database and truncate it, as far as readers allow."""

@@ -12,16 +12,17 @@ import sqlite3
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from heapq import merge
 from itertools import chain, groupby
 from json.encoder import encode_basestring as _encode
 from operator import itemgetter
+from pathlib import Path
 from typing import NamedTuple
 
+from vizsla.index.storage import database
 from vizsla.plain_data import parse_json
 
-FOLDED = "folded_terms"
-"""The key in the table `meta` that says how many terms are in blocks."""
 BLOCK = 128
 _LONGEST = 1 << 16  # characters of a block, after which it ends early
 _MOST_BYTES = 1 << 26  # of a block when it is decompressed; no block of ours comes near
@@ -38,7 +39,16 @@ _KEPT = 1024  # decompressed blocks, of 2 kB each
 
 
 class DamagedTermsError(Exception):
-    """Terms are not what was written; the caller, who knows the index, reports it."""
+    """Terms are not what was written; `reading_terms` names the index."""
+
+
+@contextmanager
+def reading_terms(path: Path) -> Iterator[None]:
+    """A context for reading terms: damage becomes one sentence that names the index."""
+    try:
+        yield
+    except DamagedTermsError:
+        raise database.damaged(path, "its terms are not what was written") from None
 
 
 class Term(NamedTuple):
@@ -106,11 +116,6 @@ def _find_in_text(text: str, term: str) -> int | None:
         raise DamagedTermsError from None
 
 
-def has_blocks(db: sqlite3.Connection) -> bool:
-    """Whether a database has blocks; those of format 4 and earlier have none until the next commit."""
-    return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'term_blocks'").fetchone() is not None
-
-
 class TermBlocks:
     """The blocks of one commit, or of a transaction in which no term is moved; what was read of them is kept."""
 
@@ -145,10 +150,8 @@ class TermBlocks:
         return _find_in_text(text, term)
 
 
-def find_terms(
-    db: sqlite3.Connection, namespace: int, terms: Sequence[str], blocks: TermBlocks | None
-) -> dict[str, int]:
-    """The numbers of those terms that the index has; `blocks`: None if it has no blocks."""
+def _find_stored(db: sqlite3.Connection, namespace: int, terms: Sequence[str], blocks: TermBlocks) -> dict[str, int]:
+    """The numbers of those terms that the index has."""
     found: dict[str, int] = {}
     if len(terms) < _FEW:
         for term in terms:
@@ -157,19 +160,30 @@ def find_terms(
         for a in range(0, len(terms), _MANY):
             chunk = terms[a : a + _MANY]
             found.update(db.execute(_FIND_MANY, (namespace, *chunk, *[chunk[0]] * (_MANY - len(chunk)))))
-    if blocks is not None:
-        for term in terms:
-            number = None if term in found else blocks.find(db, namespace, term)
-            if number is not None:
-                found[term] = number
+    for term in terms:
+        number = None if term in found else blocks.find(db, namespace, term)
+        if number is not None:
+            found[term] = number
     return found
+
+
+def find_terms(
+    db: sqlite3.Connection, path: Path, namespace: int, terms: Iterable[str], blocks: TermBlocks
+) -> list[int]:
+    """The numbers of terms; -1 for one that the index does not have."""
+    wanted = list(terms)
+    with reading_terms(path):
+        found = _find_stored(db, namespace, wanted, blocks)
+    numbers = [found.get(term, -1) for term in wanted]
+    if not all(type(number) is int and -1 <= number < 1 << 32 for number in numbers):
+        raise database.damaged(path, "a term has an invalid number")
+    return numbers
 
 
 def has_terms(db: sqlite3.Connection, namespace: int) -> bool:
     """Whether an index has any terms of a namespace."""
-    tables = ("terms", "term_blocks") if has_blocks(db) else ("terms",)
-    find = "SELECT 1 FROM {} WHERE namespace = ? LIMIT 1"
-    return any(db.execute(find.format(table), (namespace,)).fetchone() is not None for table in tables)
+    tables = "SELECT namespace FROM terms UNION ALL SELECT namespace FROM term_blocks"
+    return db.execute(f"SELECT 1 FROM ({tables}) WHERE namespace = ? LIMIT 1", (namespace,)).fetchone() is not None
 
 
 def _merged(stored: Iterator[Term], new: Iterator[Row]) -> Iterator[Row]:
@@ -197,7 +211,7 @@ def stored_terms(
         raise DamagedTermsError
     rows = db.execute(f"SELECT namespace, term, number FROM terms WHERE {bounds} ORDER BY namespace, term", values)
     new = map(Term._make, rows)
-    if not has_blocks(db) or db.execute("SELECT 1 FROM term_blocks LIMIT 1").fetchone() is None:
+    if db.execute("SELECT 1 FROM term_blocks LIMIT 1").fetchone() is None:
         return new
     return merge(_in_blocks(db, namespace, beginning, end), new, key=lambda t: (t.namespace, t.term.encode()))
 
@@ -230,30 +244,6 @@ def is_foldable(next_term: int, folded: int) -> bool:
     return next_term - folded >= max(_MIN_FOLDED, folded // _SHARE)
 
 
-def fold_terms(
-    db: sqlite3.Connection,
-    next_term: int,
-    folded: int,
-    new: Iterable[Row] = (),
-    packed: Sequence[Block] | None = None,
-    *,
-    whole: bool,
-) -> int:
-    """Move the terms of the table to blocks if they are many, or if `whole`; returns how many are in blocks now.
-
-    `new`: terms that are not in the table yet, in order; they go to the table or to the blocks. `packed`: the blocks
-    of all terms, if somebody has made them already.
-    """
-    if next_term == folded or not (whole or is_foldable(next_term, folded)):
-        insert_terms(db, new)
-        return folded
-    blocks = packed if packed is not None else list(pack_terms(_merged(stored_terms(db), iter(new))))
-    db.execute("DELETE FROM term_blocks")
-    db.execute("DELETE FROM terms")
-    db.executemany("INSERT INTO term_blocks VALUES (?, ?, ?)", blocks)
-    return next_term
-
-
 def pack_terms(terms: Iterable[Row]) -> Iterator[Block]:
     """Namespace, first term and content of each block of sorted terms."""
     for namespace, own in groupby(terms, itemgetter(0)):
@@ -267,3 +257,31 @@ def pack_terms(terms: Iterable[Row]) -> Iterator[Block]:
                 block, size = [], 0
         if block:
             yield namespace, block[0][0], pack_block(block)
+
+
+def fold_terms(
+    db: sqlite3.Connection,
+    path: Path,
+    next_term: int,
+    folded: int,
+    new: Iterable[Row] = (),
+    packed: Sequence[Block] | None = None,
+    *,
+    whole: bool,
+) -> int:
+    """Add new terms, in order, and move all to blocks if they are many, or if `whole`; part of a commit.
+
+    `next_term` and `folded`: how many terms there are with the new ones, and how many of them are in blocks.
+    `packed`: the blocks of all terms, if somebody has made them already. Returns how many are in blocks now.
+    """
+    if next_term == folded or not (whole or is_foldable(next_term, folded)):
+        insert_terms(db, new)
+    else:
+        with reading_terms(path):
+            blocks = packed if packed is not None else list(pack_terms(_merged(stored_terms(db), iter(new))))
+        db.execute("DELETE FROM term_blocks")
+        db.execute("DELETE FROM terms")
+        db.executemany("INSERT INTO term_blocks VALUES (?, ?, ?)", blocks)
+        folded = next_term
+    database.set_meta(db, database.FOLDED, folded)
+    return folded

@@ -1,14 +1,12 @@
 """The ids of documents as files of a segment, which alone holds them.
 
 Files of ids carry the number of the commit that has written them. A document that was deleted before may have an empty
-id. Segments of format 4 and 5 have the first three files only, those of format 3 and earlier none: there the database
-holds the ids. The next writer adds what is missing.
+id.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -17,10 +15,8 @@ import numpy as np
 from vizsla.datasets.passages import MARK
 from vizsla.errors import CollectionError
 from vizsla.index.storage.arrays import Facts, read_array, write_array
-from vizsla.text.stored_ids import SHORT, Rows, StoredIds
-from vizsla.text.stored_texts import StoredTexts
+from vizsla.index.storage.stored_ids import SHORT, Rows, StoredIds, StoredTexts
 
-_BATCH = 10_000  # documents that are read at once
 _TEXTS = ("ids", "id_sizes", "id_starts")
 _RUNS, _ORDER = "id_runs", "id_order"
 KINDS = (*_TEXTS, _RUNS, _ORDER)
@@ -35,20 +31,12 @@ ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
 
 
 def are_complete(facts: Mapping[str, Facts]) -> bool:
-    """Whether a segment has the files that belong together, or none."""
-    present = {kind in facts for kind in _TEXTS}
-    return present == {True} or not any(kind in facts for kind in KINDS)
+    """Whether a segment has the files that each has; only a long one has the others."""
+    return all(kind in facts for kind in _TEXTS)
 
 
-def are_findable(facts: Mapping[str, Facts], count: int) -> bool:
-    """Whether a segment with so many documents has its ids in the form of format 6."""
-    return _TEXTS[0] in facts and (count <= SHORT or _ORDER in facts)
-
-
-def read_ids(path: Path, segment: str, facts: Mapping[str, Facts]) -> StoredIds | None:
-    """Map the ids of a segment's documents into memory; None if it has no such files."""
-    if _TEXTS[0] not in facts:
-        return None
+def read_ids(path: Path, segment: str, facts: Mapping[str, Facts]) -> StoredIds:
+    """Map the ids of a segment's documents into memory."""
     texts = StoredTexts(*(read_array(path, segment, facts[kind]) for kind in _TEXTS))
     runs, order = (read_array(path, segment, facts[k]) if k in facts else None for k in (_RUNS, _ORDER))
     ids = StoredIds(texts, runs, order)
@@ -67,23 +55,6 @@ def write_ids(folder: Path, generation: int, ids: StoredIds) -> dict[str, Facts]
         for kind, array in arrays.items()
         if array is not None
     }
-
-
-def collect_ids(db: sqlite3.Connection, numbers: np.ndarray) -> StoredIds:
-    """The ids of documents by ascending insertion numbers, from a database of format 5 or earlier.
-
-    Documents that it does not hold have empty ids.
-    """
-
-    def batches() -> Iterator[Sequence[bytes]]:
-        for a in range(0, len(numbers), _BATCH):
-            wanted = numbers[a : a + _BATCH].tolist()
-            bounds = wanted[0], wanted[-1]
-            rows = db.execute("SELECT number, CAST(id AS BLOB) FROM documents WHERE number BETWEEN ? AND ?", bounds)
-            found = dict(rows.fetchall())
-            yield [found.get(number, b"") for number in wanted]
-
-    return StoredIds(StoredTexts.join(batches()))
 
 
 class SegmentIds:
