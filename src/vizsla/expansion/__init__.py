@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vizsla.expansion.expanding import PRESETS, ExpansionReport, ExpansionSettings, count_documents, expand
+from vizsla.expansion.expanding import PRESETS, ExpansionReport, count_documents, expand
 from vizsla.expansion.filtering import (
     FilterReport,
     ModelScorer,
@@ -11,6 +11,7 @@ from vizsla.expansion.filtering import (
     RerankerScorer,
     filter_queries,
 )
+from vizsla.expansion.output import ExpansionSettings
 
 __all__ = [
     "PRESETS",
