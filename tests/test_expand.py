@@ -20,8 +20,7 @@ from expanding import Echo, records, write
 from vizsla.datasets import read_documents
 from vizsla.errors import VizslaError
 from vizsla.expansion import expand
-from vizsla.expansion.expanding import ExpansionSettings, settings_file
-from vizsla.expansion.output import ExpansionFile
+from vizsla.expansion.output import ExpansionFile, ExpansionSettings, settings_file
 from vizsla.models.generator import Sampling
 from waiting import LIMIT, eventually
 

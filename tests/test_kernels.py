@@ -209,7 +209,7 @@ try:
     main()
 except SystemExit as end:
     assert end.code == 0
-heavy = ("scipy", "vizsla.neural", "vizsla.neural.checkpoints.checkpoint", "vizsla.models.reranker")
+heavy = ("scipy", "vizsla.neural.network", "vizsla.neural.checkpoints.checkpoint", "vizsla.models.reranker")
 print(sorted(set(heavy) & set(sys.modules)))
 """
     done = python(code, tmp_path)

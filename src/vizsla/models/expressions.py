@@ -9,7 +9,6 @@ from pathlib import Path
 from vizsla.errors import VizslaError, kind_of
 from vizsla.models.auto_weighted import AUTO, auto
 from vizsla.models.model import MODELS, Component, Model, Part, Sum
-from vizsla.models.saving import open_model
 from vizsla.neural.checkpoints.packages import HUB
 from vizsla.numbers import number_text
 from vizsla.spec import Call, format_call, is_plugin, parse_sum
@@ -33,7 +32,7 @@ def parse_model(text: str) -> Model:
     if not isinstance(text, str):
         raise VizslaError(f"a model is written as text, as in 'bm25(k1=1.2)', not as {kind_of(text)}")
     if text not in MODELS and _is_folder(text):
-        return open_model(text)
+        return _open(text)
     models = []
     terms = parse_sum(text, MODELS.what, MODELS.example)
     for weight, call in terms:
@@ -51,11 +50,17 @@ def _is_folder(text: str) -> bool:
         return False
 
 
+def _open(folder: str) -> Model:
+    from vizsla.models.saving import open_model  # a search that needs none does not wait for networks
+
+    return open_model(folder)
+
+
 def _model_of(call: Call) -> Model:
     if call.name.startswith(HUB) or (call.name not in MODELS and _is_folder(call.name)):
         if call.options or call.unnamed:
             raise VizslaError(f"{call.name} is a saved model and takes no options, as in {call.text!r}")
-        return open_model(call.name)
+        return _open(call.name)
     if call.unnamed and call.name == AUTO and not call.options:
         return auto(*(_without_weight(text) for text in call.unnamed))
     model = MODELS.make(call)
