@@ -1,7 +1,7 @@
 """Building the extension module: translate, compile and link all kernels, in parallel, with a cache.
 
-Files of the cache are named by what they were made from, so a build makes only what has changed. This module imports
-the standard library alone: the build hook asks it before numba is installed.
+Cached files are named by a digest of their inputs, so a build only makes what has changed. This module imports only
+the standard library: the build hook uses it before numba is installed.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from vizsla.kernels import library  # noqa: E402
 from vizsla.kernels.sources import DECORATORS, Sources, digest_of  # noqa: E402
 
 _TRANSLATES = ("entries.py", "machine_code.py", "signatures.py", "targets.py", "translating.py")
-"""What a change of concerns every kernel."""
+"""Files on which every kernel depends: if one changes, all kernels are rebuilt."""
 _LONG = ("segment_search", "phrase_search")
-"""Modules that take long are compiled first, so that no process works alone at the end."""
+"""Slow modules, which are compiled first, so that all processes finish at about the same time."""
 
 
 class BuildError(Exception):
@@ -62,7 +62,7 @@ class Plan:
     target: Target
     levels: tuple[Level, ...]
     portable: bool
-    """Whether zig links it, for the oldest version of the system that is supported."""
+    """Whether to link with zig, which can target the oldest supported version of the system."""
 
     @classmethod
     def chosen(cls) -> Plan:
@@ -80,7 +80,7 @@ class Plan:
 
     @property
     def tag(self) -> str:
-        """Of a wheel: the system that it runs on."""
+        """The platform tag of a wheel."""
         if self.portable:
             return self.target.tag
         return sysconfig.get_platform().replace("-", "_").replace(".", "_")
@@ -187,7 +187,7 @@ def _this_target() -> Target:
 
 
 def _own_levels(target: Target) -> tuple[Level, ...]:
-    """The best level of this machine, as far as Linux says what its processor has; else all."""
+    """The best level of this machine where Linux reports the features of its processor; elsewhere all levels."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -213,7 +213,7 @@ def _compile_all(todo: list[tuple[Job, Target, Level]]) -> None:
     if not todo:
         return
     print(f"Compiling {len(todo)} kernels for {todo[0][1].tag} ...", flush=True)
-    by_module: dict[str, dict[Job, list[tuple[Target, Level]]]] = {}  # whose kernels call the same functions
+    by_module: dict[str, dict[Job, list[tuple[Target, Level]]]] = {}  # kernels of one module call the same functions
     for job, target, level in todo:
         by_module.setdefault(job.module.rpartition(".")[2], {}).setdefault(job, []).append((target, level))
     shares = [by_module.pop(name) for name in _LONG if name in by_module] + list(by_module.values())
@@ -265,7 +265,7 @@ _imported: dict[tuple[str, str], Any] = {}
 def _import_kernels() -> dict[tuple[str, str], Any]:
     """All kernels that Python calls, by module and name; imported once in a process."""
     if not _imported:
-        gc.disable()  # nearly all that numba makes stays: looking for what does not takes a tenth of the time
+        gc.disable()  # nearly all objects that numba creates stay alive; collecting would take a tenth of the time
         from importlib import import_module
 
         from kernel_build.translating import Dispatcher

@@ -1,4 +1,4 @@
-"""Writing the entry of a kernel as code of LLVM: the C function that `module.c` calls.
+"""Generates the entry point of a kernel as LLVM IR: the C function that `module.c` calls.
 
 An entry is `int32_t entry(const int64_t *arguments, int64_t *result)`. It reads addresses, shapes and numbers from its
 arguments, calls the kernel, and writes the result. It returns 0, or the number of an error.
@@ -16,7 +16,7 @@ _WORD, _INT, _FLOAT = ir.IntType(64), ir.IntType(32), ir.DoubleType()
 
 
 def result_code(kind: Any) -> str | None:
-    """A letter for the type of a result, as module.c has it; None if Python cannot be given such a result."""
+    """The letter that module.c uses for the type of a result; None if such a result cannot be returned to Python."""
     if isinstance(kind, types.NoneType):
         return "n"
     if isinstance(kind, types.Boolean):
@@ -29,7 +29,7 @@ def result_code(kind: Any) -> str | None:
 
 
 def define_entry(context: Any, module: ir.Module, name: str, kernel: Any) -> None:
-    """Write the entry of a compiled kernel into a module of LLVM."""
+    """Define the entry point of a compiled kernel in an LLVM module."""
     words = _WORD.as_pointer()
     function = ir.Function(module, ir.FunctionType(_INT, [words, words]), name)
     entry = _Entry(context, ir.IRBuilder(function.append_basic_block("entry")), function.args[0])
@@ -53,7 +53,7 @@ class _Entry:
         self._read = 0  # words that were read
 
     def argument(self, kind: Any) -> Any:
-        """The next argument, or field of a named tuple, as numba has it."""
+        """The next argument, or field of a named tuple, in numba's representation."""
         if isinstance(kind, types.Array):
             return self._array(kind)
         if isinstance(kind, types.BaseTuple):

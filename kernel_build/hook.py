@@ -1,6 +1,6 @@
 """The build hook of the package: puts the compiled kernels into a wheel, or beside the sources of an editable install.
 
-It runs before numba is installed, which it asks for only if the kernels are not in the cache of this checkout.
+It runs before numba is installed. It requests numba only if the kernels are not in the cache of this checkout.
 """
 
 from __future__ import annotations

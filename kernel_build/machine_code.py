@@ -1,4 +1,4 @@
-"""Code of LLVM to object files for a kind of processor, which need not be this machine's."""
+"""Compiles LLVM IR to object files for a processor level, which need not be this machine's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOOKUPS = {
 
 
 def object_file(bitcode: bytes, name: str, triple: str, level: Level) -> bytes:
-    """An object file of a translated kernel, in which only the function with this name can be seen."""
+    """The object file of a translated kernel; only the function with this name is exported."""
     machine = _machine(triple, level.processor)
     module = binding.parse_bitcode(bitcode)
     module.triple, module.data_layout = triple, str(machine.target_data)
@@ -62,5 +62,5 @@ def _machine(triple: str, processor: str) -> Any:
 def _initialize() -> None:
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
-    # Else LLVM turns choices between numbers into branches, which an ARM processor cannot foresee in a binary search.
+    # Otherwise LLVM turns selects into branches, which ARM processors mispredict in a binary search.
     binding.set_option("", "--aarch64-select-opt=false")

@@ -1,8 +1,8 @@
 /* The extension module vizsla.kernels._native: lets Python call the compiled kernels.
 
-   A kernel is a function of this module. It takes arrays through the buffer protocol, numbers, truth values and named
-   tuples of them. It lets other threads run while it works. A kernel may have several overloads, each for other types of
-   arguments; a call that fits none of them raises a TypeError and compiles nothing.
+   A kernel is a function of this module. It takes arrays through the buffer protocol, numbers, bools and named tuples
+   of them. It releases the GIL while it works. A kernel may have several overloads, one for each combination of
+   argument types; a call that matches none of them raises a TypeError and compiles nothing.
 
    Only names of Python's stable ABI (3.11) are used. They are declared here and not taken from Python.h, so that a build
    needs no headers of Python, for this system or for another one; a test compares both.
@@ -117,7 +117,7 @@ enum { MAX_VALUES = 40, MAX_SLOTS = 120, CODE = 4 };
 typedef struct {
     const char *codes; /* four letters for each value: see `describe` */
     const char *signature;
-    char result; /* n: none, b: truth value, i: signed, u: unsigned, f: number with a fraction */
+    char result; /* n: none, b: bool, i: signed, u: unsigned, f: floating point */
     Entry levels[8];
 } Overload;
 
@@ -165,7 +165,7 @@ static void describe(const Py_buffer *view, char *code) {
     if (view->itemsize && (uintptr_t)view->buf % (uintptr_t)view->itemsize) code[0] = '.';
 }
 
-/* A number of numpy, which is an array without dimensions. */
+/* A numpy scalar, which the buffer protocol shows as an array without dimensions. */
 static int take_scalar(Call *call, const Py_buffer *view) {
     char code[CODE];
     describe(view, code);
@@ -194,7 +194,7 @@ static int take_scalar(Call *call, const Py_buffer *view) {
     return 0;
 }
 
-/* Take one argument that is no tuple; returns -1 with an error of Python. */
+/* Read one argument that is not a tuple; returns -1 with a Python exception set. */
 static int take(Call *call, PyObject *object) {
     int64_t *value = &call->values[call->count];
     char *code = call->codes[call->count];
@@ -232,7 +232,7 @@ static int take(Call *call, PyObject *object) {
     return failed ? -1 : 0;
 }
 
-/* Take arguments as the shape of a kernel says; returns where its text goes on, NULL if they do not have that shape. */
+/* Read arguments in the shape of a kernel; returns the rest of the shape, or NULL if the arguments do not have it. */
 static const char *take_all(Call *call, const char *shape, PyObject *const *arguments, PyObject *tuple, Py_ssize_t count) {
     Py_ssize_t i = 0;
     while (*shape && *shape != ')') {
@@ -255,7 +255,7 @@ static const char *take_all(Call *call, const char *shape, PyObject *const *argu
     return i == count ? shape : NULL;
 }
 
-/* Whether values have the types of an overload. An array that can be written is also one that is only read. */
+/* Whether values have the types of an overload. A writable array may be passed where a read-only one is expected. */
 static int fits(const Call *call, const char *codes) {
     for (int i = 0; i < call->count; i++, codes += CODE) {
         const char *code = call->codes[i];
@@ -271,7 +271,7 @@ static const Overload *find_overload(const Kernel *kernel, const Call *call) {
     return NULL;
 }
 
-/* The sentence about a call with other types than those that a kernel was compiled for. */
+/* Raise the TypeError for a call with argument types that the kernel was not compiled for. */
 static void refuse(const Kernel *kernel, const Call *call, int has_shape) {
     char given[1024] = "other arguments";
     size_t end = 0;
@@ -443,8 +443,8 @@ static int fill(PyObject *module) {
 }
 
 static PyMethodDef functions[] = {
-    {"levels", list_levels, METH_NOARGS, "levels()\n--\n\nThe kinds of processors that this machine can run, best last."},
-    {"kernels", list_kernels, METH_O, "kernels(level, /)\n--\n\nAll kernels for a kind of processor, by name."},
+    {"levels", list_levels, METH_NOARGS, "levels()\n--\n\nThe processor levels that this machine supports, best last."},
+    {"kernels", list_kernels, METH_O, "kernels(level, /)\n--\n\nAll kernels for a processor level, by name."},
     {"signatures", list_signatures, METH_NOARGS, "signatures()\n--\n\nThe types that each kernel takes, by name."},
     {NULL, NULL, 0, NULL},
 };

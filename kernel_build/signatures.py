@@ -1,7 +1,7 @@
 """The types that a kernel is compiled for, as the list beside it says: `"const uint16[:], float32[:,:], int64"`.
 
-An array is named by its type of numbers and its dimensions, and lies in C order. `const` says that the kernel only
-reads it; it then takes arrays that cannot be written, too. Other arguments are `int64`, `float64`, `bool`, or a named
+An array is given by its dtype and its dimensions, and is in C order. `const` means that the kernel only reads it, so
+that read-only arrays are accepted as well. Other arguments are `int64`, `float64`, `bool`, or a named
 tuple with the types of its fields: `Blocks(const uint16[:], const uint32[:])`.
 """
 
@@ -22,7 +22,7 @@ _WORD = re.compile(r"\s*((?:const )?\w+(?:\[[:,]*\])?|[(),])")
 
 @dataclass(frozen=True)
 class Value:
-    """A number, a truth value or an array."""
+    """A number, a bool or an array."""
 
     text: str
     dtype: str
@@ -61,10 +61,10 @@ def parse(signature: str) -> tuple[Argument, ...]:
     """
     words = _WORD.findall(signature)
     if "".join(words).replace(" ", "") != signature.replace(" ", ""):
-        raise ValueError(f"a signature has unknown signs: {signature}")
+        raise ValueError(f"a signature has unknown characters: {signature}")
     arguments, rest = _parse_all(words)
     if rest:
-        raise ValueError(f"a signature has a bracket too many: {signature}")
+        raise ValueError(f"a signature has an unmatched closing bracket: {signature}")
     return arguments
 
 
@@ -103,7 +103,7 @@ def values_of(arguments: tuple[Argument, ...]) -> list[Value]:
 
 
 def numba_types(arguments: tuple[Argument, ...], names: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The same types as numba has them; `names`: where the classes of tuples are found."""
+    """The same types as numba types; `names`: the classes of named tuples, by name."""
     return tuple(_numba_type(a, names) for a in arguments)
 
 

@@ -12,7 +12,7 @@ class Level:
     name: str
     processor: str
     flags: frozenset[str] = frozenset()
-    """What Linux says of a processor that has it."""
+    """The flags in /proc/cpuinfo of a processor with this level."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Target:
     tag: str
     """Of a wheel."""
     levels: tuple[Level, ...]
-    """From the oldest processors to the newest: a machine takes the last that it has."""
+    """Processor levels, oldest first; a machine uses the last one that it supports."""
 
     @property
     def system(self) -> str:

@@ -1,9 +1,9 @@
-"""Kernels to code of LLVM, which is for any processor, in half of numba's time.
+"""Translates kernels to LLVM IR, which is independent of the processor, in half the time numba takes.
 
-Numba compiles every function on its own: it optimises it, makes machine code of it, and makes a wrapper that Python can
-call. A function that calls others takes in their code and optimises all of it again, at every level of calls.
+Numba compiles every function separately: it optimises it, generates machine code, and generates a wrapper for Python.
+A function that calls others inlines their code and optimises all of it again, at every level of calls.
 
-Here functions stay code of LLVM, which `machine_code.py` optimises once, where it is used.
+Here functions stay LLVM IR, which `machine_code.py` optimises once, in the kernel that uses it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Dispatcher(CPUDispatcher):
         self._callees: dict[tuple[Any, ...], Any] = {}  # by the types of arguments
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """What numba asks for when another kernel calls this one: the types of its arguments and its result.
+        """The types of the arguments and the result, which numba requests when another kernel calls this one.
 
-        A constant argument has the type of other numbers, so that no second version is compiled for it.
+        A literal argument gets the type of an ordinary number, so that no second version is compiled for it.
         """
         signature, folded = self._compiler.fold_argument_types(args, kws)
         arguments = tuple(map(types.unliteral, folded))
@@ -73,7 +73,7 @@ class _KernelCompiler(_FunctionCompiler):
     """Translates one function."""
 
     def translate(self, args: Any) -> Any:
-        """To code of LLVM, without machine code or wrappers."""
+        """Translate to LLVM IR, without machine code or wrappers."""
         flags = _Flags()
         self.targetdescr.options.parse_as_flags(flags, self.targetoptions)
         flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
@@ -112,7 +112,7 @@ class _Library(JITCodeLibrary):
 
 
 class _EntryLibrary(_Library):
-    """The code of an entry, its kernel, and all that this calls."""
+    """The code of an entry point, its kernel, and everything the kernel calls."""
 
     def linked(self) -> bytes:
         """All of it, not optimised: it is for any processor."""

@@ -1,7 +1,7 @@
 """Wheels for all systems from one machine: `python -m kernel_build.wheels FOLDER`.
 
-Each library is looked at: what it exports, what it takes from elsewhere, and which version of the C library it asks
-for. A wheel that this machine cannot run is untested until the workflow in `.github` has run it.
+Each library is inspected: its exports, its imports, and the version of the C library that it requires. A wheel that
+this machine cannot run is untested until the workflow in `.github` has run it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _C = {
     "__stack_chk_fail", "__stack_chk_guard", "sqrt", "bzero", "__bzero", "dyld_stub_binder", "__cxa_finalize",
     "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "___chkstk_darwin",
 }  # fmt: skip
-"""What a library may take from the system."""
+"""The names that a library may import from the system."""
 
 
 def python_names() -> set[str]:

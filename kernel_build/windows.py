@@ -1,4 +1,4 @@
-"""What a library for Windows is linked with: the names of Python's stable ABI, which `python3.dll` has."""
+"""The import library that Windows builds are linked with: the names of Python's stable ABI in `python3.dll`."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
     python tests/fuzz.py http://127.0.0.1:8080 --requests 10000
 
 The limit is short because requests that end too early are waited for.
-No answer may be a 5xx that says the server made a mistake, and the server must live. Prints what it saw; exits with 1
+No response may be a 5xx of an unexpected error, and the server must survive. Prints what it saw; exits with 1
 if something was wrong.
 """
 

@@ -239,7 +239,7 @@ class Asked:
             assert score == pytest.approx(hit.score, rel=TOLERANCE, abs=TOLERANCE), "explain"
             self._count("explain")
         if chosen is not None and self._way["syntax"] and chosen not in {hit.id for hit in self._all}:
-            with pytest.raises(VizslaError, match="does not meet the query"):
+            with pytest.raises(VizslaError, match="does not match the query"):
                 self._index.explain(self._text, chosen, **self._way)
             self._count("explain")
 

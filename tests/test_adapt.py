@@ -343,7 +343,7 @@ def test_an_encoder_is_adapted_with_its_own_pooling(tmp_path: Path) -> None:
     network = adaptation_recipe(str(folder)).settings.network
     assert (network.base_model, network.pooling, network.normalize) == (str(folder), "cls", False)
     (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"query": "query: "}}))
-    with pytest.raises(InputError, match="reads texts after a prompt"):
+    with pytest.raises(InputError, match="needs a prompt before texts"):
         adaptation_recipe(str(folder))
 
 

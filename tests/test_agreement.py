@@ -94,7 +94,7 @@ def test_without_ties_a_ranking_is_a_list(a: list[str], b: list[str]) -> None:
 
 
 def test_what_cannot_be_compared() -> None:
-    with pytest.raises(VizslaError, match="1 deep or more, not 0"):
+    with pytest.raises(VizslaError, match="must be 1 or more, not 0"):
         rbo(["a"], ["a"], depth=0)
     with pytest.raises(VizslaError, match="without repetitions"):
         rbo(["a", "a"], ["a"])

@@ -244,7 +244,7 @@ def test_what_is_no_kind() -> None:
         ("ivf(codes=sq4)", "unknown codes 'sq4'"),
         ("hnsw(codes=pq)", "unknown codes 'pq'"),
         ("sq8(nbits=4)", "sq8 does not take the option nbits"),
-        ("ivf(store=sq9)", "unknown form to store vectors in"),
+        ("ivf(store=sq9)", "unknown storage type of vectors"),
         ("ivf((", "is not a vector index"),
         ("ivf(device=tpu)", "unknown device 'tpu'"),
     ):

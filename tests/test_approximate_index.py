@@ -197,7 +197,7 @@ def test_what_cannot_be(built: Index, tmp_path: Path) -> None:
     with Index.create(tmp_path / "n", Scattered()) as index, pytest.raises(VizslaError, match=not_numbers):
         index.add([{"id": "1", "text": "nan"}])
     if not hasattr(faiss, "StandardGpuResources") or faiss.get_num_gpus() == 0:
-        with pytest.raises(VizslaError, match="needs a GPU and a faiss that is built for it"):
+        with pytest.raises(VizslaError, match="needs a GPU and a GPU build of faiss"):
             built.search("w5", search_params="device=gpu")
     with pytest.raises(VizslaError, match="ivf does not take the option ef_search"):
         built.search("w5", search_params="ef_search=3")
@@ -228,7 +228,7 @@ def test_the_way_to_a_gpu_with_the_gpu_faked(built: Index, monkeypatch: pytest.M
             pairs_of(built.search("w5 w7", 10, filter, search_params="nprobe=16, oversample=20, device=gpu")) == exact
         )
     monkeypatch.setattr("vizsla.engine.ann._MAX_ON_GPU", 64)
-    with pytest.raises(VizslaError, match="on a GPU 64 candidates can be found, not 200"):
+    with pytest.raises(VizslaError, match="a GPU finds at most 64 candidates, not 200"):
         built.search("w5 w7", 10, search_params="oversample=20, device=gpu")
     with pytest.raises(VizslaError, match="hnsw does not take the option device"):
         VectorIndex.parse("hnsw(device=gpu)")

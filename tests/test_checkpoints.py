@@ -189,7 +189,7 @@ def test_what_cannot_be_read_is_told_in_a_sentence(folder: Path, tmp_path: Path)
         (bare, "there is no tokenizer here"),
         (light, "there are no weights here"),
         (broken, "no tokenizer here that can be read"),
-        (damaged, "no file of weights, or a damaged one"),
+        (damaged, "not a weight file, or it is damaged"),
         (changed("wide", dim=32), "do not fit config.json .* has another shape"),
         (changed("deep", n_layers=3), "do not fit config.json .*layer.2.* is missing"),
         (arrays("spoilt", spoilt), "some weights are no numbers"),

@@ -33,7 +33,7 @@ def test_empty_documents_are_told(cli: Cli, tmp_path: Path) -> None:
     )
     code, _, err = cli("index", tmp_path / "x.jsonl", "-o", tmp_path / "i")
     assert code == 0
-    assert "x.jsonl:2: the document '2' has no words to be found by (2 such documents)" in err
+    assert "x.jsonl:2: the document '2' has no searchable words (2 such documents)" in err
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_empty_documents_are_told(cli: Cli, tmp_path: Path) -> None:
         (["eval", "CORPUS", "--index", "INDEX", "--measures", "nDCG@10"], "nDCG@10 needs judgements"),
         (["eval", "CORPUS", "--index", "INDEX", "--measures", " "], "names no measure"),
         (["eval", "CORPUS", "--index", "INDEX", "--split", "dev"], "are for data sets"),
-        (["eval", "CORPUS", "--run", "x", "--combine", "rrf"], "a run has been searched already"),
+        (["eval", "CORPUS", "--run", "x", "--combine", "rrf"], "--run evaluates an existing run"),
         (["tune", "FOLDER", "--weights", "1"], "name it with --index"),
         (["tune", "FOLDER", "FOLDER"], "tune on one data set"),
         (["tune", "FOLDER", "--index", "INDEX", "--set", "b=1"], "for tuning without --index"),

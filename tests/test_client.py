@@ -150,7 +150,7 @@ def test_an_unreachable_server_is_one_sentence() -> None:
 )
 def test_what_is_no_vizsla_server_is_refused(wrong: object) -> None:
     with scripted(wrong) as server:  # type: ignore[arg-type]
-        with pytest.raises(VizslaError, match=r"this is not a vizsla server|sends us to another address") as e:
+        with pytest.raises(VizslaError, match=r"this is not a vizsla server|redirects to another address") as e:
             vizsla.open(f"{server.address}/dogs")
         assert str(e.value).startswith(server.address)
         assert len(server.asked) == 1
@@ -158,7 +158,7 @@ def test_what_is_no_vizsla_server_is_refused(wrong: object) -> None:
 
 def test_a_server_that_speaks_something_else_is_one_sentence() -> None:
     with scripted(lambda connection: connection.sendall(b"220 mail ready\r\n\r\n")) as server:  # noqa: SIM117
-        with pytest.raises(VizslaError, match=r"hung up|cannot be understood"):
+        with pytest.raises(VizslaError, match=r"closed the connection|cannot be read"):
             vizsla.open(server.address)
 
 
@@ -169,7 +169,7 @@ def test_a_hang_up_is_tried_again_and_then_is_one_sentence(fault: object, connec
         assert len(server.asked) == 4
     with scripted(answer(HELLO), fault) as server:  # type: ignore[arg-type]
         index = connect(server.address, retries=2)
-        with pytest.raises(VizslaError, match="the server hung up before its answer was complete"):
+        with pytest.raises(VizslaError, match="the server closed the connection before its response was complete"):
             index.search("dogs")
         assert len(server.asked) == 1 + 3
 

@@ -61,7 +61,7 @@ def test_names_and_values_in_filters_are_never_sql(folder: Path) -> None:
         ("n = 1 or or n = 2", "at character 10: expected a field, 'not', 'exists' or '\\(', not 'or'"),
         ("n 5", "at character 3: expected a comparison"),
         ("n = five", "at character 5: expected a value"),
-        ("n = 'five", "at character 5: a text that is not closed is not expected here"),
+        ("n = 'five", "at character 5: a quotation mark that is not closed is not expected here"),
         ("n = 1; DROP TABLE documents", "at character 6: ';' is not expected here"),
         ("n = 1 n = 2", "at character 7: expected 'and', 'or' or the end, not 'n'"),
         ("n in [1, 2", "ends too early, at character 11"),

@@ -129,8 +129,8 @@ def test_what_cannot_be_combined(indexes: list[Index]) -> None:
     index, approximate = indexes[0], indexes[2]
     for way, problem in (
         ("rff", "did you mean 'rrf'"),
-        ("union(k=3)", "does not take one of the options"),
-        ("sum(depth=3)", "does not take one of the options"),
+        ("union(k=3)", "has an option that union does not take"),
+        ("sum(depth=3)", "has an option that sum does not take"),
         ("rrf(depth=0)", "1 document or more"),
         ("rrf(b=2)", "rrf does not take the option b"),
         ("rrf(depth=many)", "not a whole number for depth"),

@@ -239,7 +239,7 @@ def test_names_that_would_hide_each_other_are_refused(cli: Cli, dataset: Path, t
         ([dataset, "-m", "bm25", "--run", run], "two systems are called 'bm25'"),
         ([dataset, "--run", run, "--run", run], "two runs on one data set are called 'bm25'"),
         ([dataset, copied, "--run", f"x={run}"], "which data set is"),
-        ([dataset, copied, "--run", f"x@pets={run}"], "the baseline x has nothing on cars2"),
+        ([dataset, copied, "--run", f"x@pets={run}"], "the baseline x has no results on cars2"),
         ([dataset, copied, "--run", f"x@trucks={run}"], "unknown data set in this comparison 'trucks'"),
     ):
         code, _, err = cli("compare", *arguments)
@@ -317,7 +317,7 @@ def test_a_mean_leaves_out_what_is_missing(judged: list[BeirDataset], tmp_path: 
     assert part.mean == pytest.approx(0.75)
     assert part.difference == pytest.approx(0.25)  # bees would have raised the baseline's mean
     assert found.differences("bees", "RR@10").keys() == {"all"}
-    assert found.notes == ("part has nothing on bees; its mean leaves that out",)
+    assert found.notes == ("part has no results on bees; its mean does not include that",)
     for ending in (".html", ".md", ".csv", ".tex", ".json"):
         write_report(found, tmp_path / f"r{ending}", judged, {})
     table = (tmp_path / "r.md").read_text("utf-8")
@@ -347,7 +347,7 @@ def test_a_mean_leaves_out_what_is_missing(judged: list[BeirDataset], tmp_path: 
     code, out, err = cli("compare", *(d.folder for d in judged), *given, "--measures", "RR@10")
     assert code == 0
     assert re.search(r"better / worse than base +RR@10 +– +2 \(1\) / 0 \(0\) +2 \(0\) / 1 \(1\)", out)
-    assert "part has nothing on bees" in err
+    assert "part has no results on bees" in err
 
 
 def test_a_group_counts_once_and_needs_all_members(judged: list[BeirDataset]) -> None:
@@ -360,7 +360,7 @@ def test_a_group_counts_once_and_needs_all_members(judged: list[BeirDataset]) ->
     found = compare([(d, "test") for d in judged], {}, "RR@10", runs=runs, groups=groups)
     assert not found.has("insects", "part")
     assert found.mean("part", "RR@10") == pytest.approx(11 / 12)
-    with pytest.raises(VizslaError, match="part has nothing on any of these data sets: cats"):
+    with pytest.raises(VizslaError, match="part has no results on any of these data sets: cats"):
         compare([(judged[2], "test")], {}, "RR@10", runs=runs)
 
 

@@ -93,7 +93,7 @@ def test_a_query_of_no_known_token_says_so(cli: Cli, encoder: Any, tmp_path: Pat
         assert f"nothing found: {model.name} does not know any word of the query" in said
         assert "⁂ dog" in cli("search", tmp_path / name, "⁂ dog", "--json")[1]
     said = cli("search", tmp_path / "dense", "dogs", "--filter", "year > 3000")[2]
-    assert "nothing found: no document meets the filter" in said
+    assert "nothing found: no document matches the filter" in said
     with Index.create(tmp_path / "empty", encoder) as index:
         index.commit()
     assert "the index has no documents" in cli("search", tmp_path / "empty", "dogs")[2]
@@ -188,7 +188,7 @@ def test_encoders_that_cannot_be_read(checkpoint: Path, tmp_path: Path) -> None:
         (broken("config", "config.json", None), "there is no encoder here"),
         (broken("kind", "config.json", '{"model_type": "t5"}'), "does not say how wide"),
         (broken("weights", "model.safetensors", None), "there are no weights here"),
-        (broken("damaged", "model.safetensors", "nothing"), "no file of weights, or a damaged one"),
+        (broken("damaged", "model.safetensors", "nothing"), "not a weight file, or it is damaged"),
         (broken("pooled", "1_Pooling/config.json", '{"pooling_mode": "median"}'), "cannot be pooled by median"),
         (tmp_path / "nowhere", "this folder does not exist"),
     ):
@@ -229,7 +229,7 @@ def test_two_encoders_for_one_model(encoder: Any, checkpoint: Path, cache: Path,
     from vizsla.models import Dense, Model
 
     other = Dense.open(checkpoint, "float32")
-    with pytest.raises(VizslaError, match="vectors of other sizes"):
+    with pytest.raises(VizslaError, match="vectors of different sizes"):
         Dense(encoder.network, query_network=other.network)
     two = Dense(other.network, query_network=Dense.open(checkpoint, "int8").network, normalize=False)
     two.save(tmp_path / "m")

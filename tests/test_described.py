@@ -115,7 +115,7 @@ def test_recipes_are_told_in_a_sentence(tmp_path: Path) -> None:
         ("- 1", "expected name, title, kind"),
         ("name: 1", "title is missing"),
         (plain + "data: {negatives_per_query: many}", "data.negatives_per_query is 'many', and not a whole number"),
-        (plain + "data: 7", "data is 7, and not keys with values"),
+        (plain + "data: 7", "data is 7, not keys with values"),
         (plain + "data: {source: crops, negatives: bm25}", "setting of dense recipes 'data.negatives'"),
         (plain + "data: {source: cats}", "data.source 'cats'; known: judged, crops"),
         (plain + "training: {learning_rat: 1}", "did you mean 'training.learning_rate'"),

@@ -265,7 +265,7 @@ def test_a_stopped_run_with_a_teacher_goes_on_identically(judged: Path, start: P
         ("bm25-augmented", ["loss.name=binary"], "known: contrastive, margin-mse, kl"),
         ("dpr", ["loss.name=kl", "data.teacher=x", "data.negatives_per_query=0"], "set data.negatives_per_query=1"),
         ("dpr", ["data.teacher_scale=-1"], "data.teacher_scale must be 0 or more, not -1"),
-        ("lambda", ["loss.name=kl"], "loss.name=kl learns a teacher's scores, and a lambda its ranking"),
+        ("lambda", ["loss.name=kl"], "loss.name=kl learns a teacher's scores, but lambda learns its ranking"),
     ],
 )
 def test_teachers_that_make_no_sense_are_refused(name: str, changes: list[str], problem: str) -> None:

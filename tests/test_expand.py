@@ -243,7 +243,7 @@ def test_outputs_that_cannot_be_gone_on_with_are_refused(source: Path, tmp_path:
         assert code == 2
         assert message in err
     code, _, err = cli("queries", "generate", tmp_path, "-o", tmp_path / "e.jsonl", "--model", "echo")
-    assert (code, "this file is inside of the source" in err) == (2, True)
+    assert (code, "this file is inside the source" in err) == (2, True)
     code, _, err = cli(
         "queries", "generate", source, "-o", tmp_path / "e.jsonl", "--model", "echo", "--preset", "dot5query"
     )
@@ -274,7 +274,7 @@ def test_pipes_and_tables(tmp_path: Path, echo: Echo, cli: Cli) -> None:
 def test_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
     made = [{"_id": str(n), "text": f"word{n} " * 30_000} for n in range(20)]
     source, output = write(tmp_path / "documents.jsonl", made), small_disk / "e.jsonl"
-    with pytest.raises(VizslaError, match=r"cannot be written \(No space left on device\); the same command goes on"):
+    with pytest.raises(VizslaError, match=r"cannot be written \(No space left on device\); afterwards the same"):
         run(source, output, block=2)
     size = output.stat().st_size
     assert 0 < size < 3 << 20

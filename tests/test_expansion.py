@@ -289,7 +289,7 @@ def test_rm3_adds_words_of_what_is_found(tmp_path: Path) -> None:
         index.commit()
         with pytest.raises(VizslaError, match="this index does not keep them"):
             index.search("bark", model="bm25-rm3")
-    with pytest.raises(VizslaError, match="needs an index to search"):
+    with pytest.raises(VizslaError, match="so it needs an index"):
         parse_model("bm25-rm3").encode_queries(["bark"], parse_model("bm25").statistics(["dogs bark"]))
     with pytest.raises(VizslaError, match="RM3 needs 1 document"):
         RM3(documents=0)

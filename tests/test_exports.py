@@ -307,7 +307,7 @@ def test_queries_on_the_command_line(tmp_path: Path, cli: Cli) -> None:
 def test_options_that_do_not_go_together(tmp_path: Path, cli: Cli) -> None:
     fill(Index.create(tmp_path / "i")).close()
     cases = {
-        (): "say with -o where to write",
+        (): "name the output with -o",
         ("--format", "ciff", "-o", "-"): "ciff needs files",
         ("--format", "opensearch", "-o", "-"): "the output of opensearch is a folder",
         ("--format", "opensearch", "-o", str(tmp_path / "i")): "needs a folder that is new or empty",
@@ -328,10 +328,10 @@ def test_options_that_do_not_go_together(tmp_path: Path, cli: Cli) -> None:
 def refused(tmp_path: Path) -> Iterator[tuple[Index, str, str]]:
     """An index, a format, and why the one cannot be written in the other."""
     with Index.create(tmp_path / "tokens", BM25(fields=("text",)) + WordVectors()) as index:
-        yield index, "elasticsearch", "words has token vectors, which other engines cannot be given"
+        yield index, "elasticsearch", "words has token vectors, which cannot be exported to other engines"
         yield index, "ciff", "posting lists can be exported of one sparse model"
     with Index.create(tmp_path / "dense", Scattered(fields=("text",))) as index:
-        yield index, "anserini", "have no terms, and files for Anserini hold terms alone"
+        yield index, "anserini", "have no terms, and files for Anserini hold only terms"
         yield index, "ciff", "posting lists can be exported of one sparse model"
     with Index.create(tmp_path / "unstored", store=False) as index:
         yield fill(index), "opensearch", "keeps no texts to export; leave them out with --no-texts"

@@ -212,7 +212,7 @@ def test_a_reference_of_its_own_and_names(cli: Cli, files: list[Path], dataset: 
         (["a@x=bm25.trec", "a@y=dense.trec"], "two runs have the same name"),
         (["=bm25.trec", "dense.trec"], "does not name a run"),
         (["bm25.trec", "dense.trec", "-k", "0"], "must be 1 or more, not 0"),
-        (["bm25.trec", "dense.trec", "-k", "5"], "RR@10 looks deeper than interleaved runs are"),
+        (["bm25.trec", "dense.trec", "-k", "5"], "RR@10 needs more than the 5 documents of interleaved runs"),
         (["bm25.trec", "dense.trec", "--cutoffs", "0,5"], "are not depths"),
         (["bm25.trec", "dense.trec", "--pool-depth", "0"], "--pool-depth"),
         (["bm25.trec", "dense.trec", "--report", "a.txt"], "ends in .html"),

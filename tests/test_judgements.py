@@ -137,7 +137,7 @@ def test_it_is_a_dictionary_that_lasts(tmp_path_factory: pytest.TempPathFactory,
         ("", "d1", 1, "the query is empty"),
         (" \t\n", "d1", 1, "the query is empty"),
         (7, "d1", 1, "a query is a text, not the number 7"),
-        ("half \ud800", "d1", 1, "half of a surrogate pair"),
+        ("half \ud800", "d1", 1, "a lone surrogate"),
         ("dogs", "", 1, "the id must be a text"),
         ("dogs", "\udfff", 1, "half a surrogate pair"),
         ("dogs", None, 1, "the id must be a text"),
@@ -177,12 +177,12 @@ def test_exports_are_read_back(file: Path, tmp_path: Path) -> None:
 def test_an_id_with_blanks_is_refused_where_columns_cannot_hold_it(file: Path, tmp_path: Path) -> None:
     judgements = Judgements(file)
     judgements.set("dogs", "a page", 1)
-    with pytest.raises(VizslaError, match="no room for an id that is empty or has blanks in it"):
+    with pytest.raises(VizslaError, match="cannot hold an id that is empty or contains whitespace"):
         judgements.export_qrels()
     (tmp_path / "qrels.tsv").write_text(judgements.export_qrels(tabs=True))
     assert Qrels.read(tmp_path / "qrels.tsv") == judgements.qrels()
     judgements.set("dogs", "a\tpage\n", 1)
-    with pytest.raises(VizslaError, match="no room for an id that is empty or has tabs in it"):
+    with pytest.raises(VizslaError, match="cannot hold an id that is empty or contains tabs"):
         judgements.export_qrels(tabs=True)
 
 
@@ -286,7 +286,7 @@ def test_a_damaged_file_is_told(tmp_path: Path) -> None:
     db.close()
     whole = file.read_bytes()
     file.write_bytes(whole[:4096] + b"\xa5" * (len(whole) - 4096))
-    refused(judgements, "is damaged; bring back a copy")
+    refused(judgements, "is damaged; restore a backup")
     file.write_bytes(whole[: len(whole) // 2])
     refused(judgements, "is damaged")
     file.write_bytes(b"\0" * 100 + whole[100:])
@@ -428,7 +428,7 @@ def test_what_cannot_be_measured_is_refused(file: Path) -> None:
     judgements.set("dogs", "a", 1)
     with pytest.raises(VizslaError, match="no model was named"):
         measures(judgements, {})
-    with pytest.raises(VizslaError, match="R@1000 looks at 1,000 documents; ask for a depth of 1,000 or more"):
+    with pytest.raises(VizslaError, match="R@1000 needs 1,000 documents; choose a depth of 1,000 or more"):
         measures(judgements, model, "R@1000")
     with pytest.raises(VizslaError, match="unknown measure 'nDGC'"):
         measures(judgements, model, "nDGC@10")

@@ -60,7 +60,7 @@ def test_answers_from_the_shell(cli: Cli, dataset: Path, tmp_path: Path) -> None
     assert json.loads(out)["results"][0]["accuracy"] == {"Acc@1": 0.5}
     cli("index", dataset, "-o", tmp_path / "bare", "--no-store")
     assert (
-        "has no text to look for answers in" in cli("eval", dataset / "queries.jsonl", "--index", tmp_path / "bare")[2]
+        "has no text to search for answers" in cli("eval", dataset / "queries.jsonl", "--index", tmp_path / "bare")[2]
     )
 
 

@@ -262,5 +262,5 @@ def test_damaged_statistics_are_one_sentence(tmp_path: Path) -> None:
     assert load_statistics(told, tmp_path) is not None
     for damaged in (content[:100], b"", b"nothing"):
         file.write_bytes(damaged)
-        with pytest.raises(InputError, match="these are no frozen statistics"):
+        with pytest.raises(InputError, match="these are not frozen statistics"):
             load_statistics(told, tmp_path)

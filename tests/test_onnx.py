@@ -278,7 +278,7 @@ def test_missing_and_damaged_files_are_said_in_a_sentence(tmp_path: Path) -> Non
         file.write_bytes(good)
     for bad in (weights[: len(weights) // 2], weights[:20], b"", b"\x00" * 100, b"\xff" * 100):
         (tmp_path / WEIGHTS).write_bytes(bad)
-        with pytest.raises(InputError, match="this is no file of weights, or a damaged one"):
+        with pytest.raises(InputError, match="this is not a weight file, or it is damaged"):
             read_weights(tmp_path)
 
 

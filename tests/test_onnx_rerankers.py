@@ -154,7 +154,7 @@ def test_what_is_no_cross_encoder_is_refused(folder: Path) -> None:
     refused("onnxruntime cannot open this file")
     save_network(file)
     (folder / "tokenizer.json").write_text("{}")
-    refused("this is no tokenizer.json")
+    refused("this is not a tokenizer.json")
     (folder / "tokenizer.json").unlink()
     refused(r"no tokenizer here \(no tokenizer.json\)")
     with pytest.raises(VizslaError, match="this file does not exist"):

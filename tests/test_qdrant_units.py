@@ -152,7 +152,7 @@ def test_an_answer_that_makes_no_sense(answer: bytes) -> None:
         return httpx.Response(200, content=answer)
 
     connection = Connection(["http://a"], patience=0.05, options={"transport": httpx.MockTransport(respond)})
-    with pytest.raises(CollectionError, match="http://a gives an answer that makes no sense"):
+    with pytest.raises(CollectionError, match="http://a returns an invalid response"):
         connection.call(query_batch, "dogs", [])
 
 

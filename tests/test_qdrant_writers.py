@@ -143,7 +143,7 @@ def test_what_is_not_ours_or_not_there(server: Node, where: str) -> None:
         open_location(where)
     with QdrantIndex.create(where, Scattered()) as index:
         base, client = index.reader.state.base, index.reader.connection._client(0)
-        with pytest.raises(CollectionError, match="already; take another name, or replace it"):
+        with pytest.raises(CollectionError, match="already; choose another name, or replace it"):
             QdrantIndex.create(where)
         from qdrant_client import models
 

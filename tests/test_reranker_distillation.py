@@ -198,7 +198,7 @@ def test_commands(cli: Cli, judged: Path, trained: Path, tmp_path: Path) -> None
         (["--set", "network.layers=9"], "network.layers is 9"),
         (["--set", "data.kept_negatives=-1"], "data.kept_negatives must be 0 or more"),
         (["--set", "data.teacher=no-such-model"], "no-such-model"),
-        (["--negatives", run], "a run has no generated queries"),
+        (["--negatives", run], "a run does not have the generated queries"),
     ):
         code, _, said = cli("train", "reranker-small", "--corpus", expanded, *told, *more, "-o", tmp_path / "x")
         assert (code, message in said) == (2, True), said

@@ -245,7 +245,7 @@ def test_mistakes_on_the_command_line(folder: Path, cli: Cli) -> None:
     assert err.endswith("vizsla: this parenthesis is not closed; add ) where the group ends\n  cats (dogs\n       ^\n")
     for arguments, problem in {
         ("--sort", "year"): "--sort is for the results of one query",
-        ("dogs", "--like", "1"): "--like takes the place of a query",
+        ("dogs", "--like", "1"): "--like replaces the query",
         ("dogs", "--rerank", "--min-score", "1"): "a reranker orders results by its own scores",
         ("dogs", "--syntax", "sql"): "unknown syntax 'sql'",
     }.items():

@@ -191,7 +191,7 @@ def test_documents_without_text_cannot_be_reranked(tmp_path: Path) -> None:
             RerankedRetriever(bare, Shortest()).search("dogs")
         with pytest.raises(VizslaError, match=message):
             pair_scores(bare, [bare.run({"q": "dogs"})], {"q": "dogs"}, Shortest())
-        with pytest.raises(VizslaError, match="the document '1' has no text to look for answers in"):
+        with pytest.raises(VizslaError, match="the document '1' has no text to search for answers"):
             answer_accuracy(bare, {"q": "dogs"}, {"q": ["bark"]}, [1])
 
 
@@ -324,7 +324,7 @@ def test_any_retriever_is_evaluated_and_compared(dataset: Path) -> None:
     comparison = compare([(opened, "test")], {"bm25": BM25()}, "nDCG@10", retrievers={"count": {"pets": counting}})
     assert comparison.systems == ("bm25", "count")
     assert comparison.value("pets", "count", "nDCG@10") == found.evaluation.measures["nDCG@10"]
-    with pytest.raises(VizslaError, match="the baseline count has nothing on pets"):
+    with pytest.raises(VizslaError, match="the baseline count has no results on pets"):
         compare([(opened, "test")], {}, "nDCG@10", retrievers={"count": {}})
     questions = QuestionSet("pets", opened.queries_of(qrels), {}, qrels)
     values = questions.values(QuestionMeasures(parse_measures("nDCG@10")), retriever=counting)

@@ -77,7 +77,7 @@ def test_layers_prompts_and_lengths_of_sentence_transformers(tmp_path: Path) -> 
     told = json.loads((folder / "1_Pooling/config.json").read_text())
     told |= {"pooling_mode_cls_token": False, "pooling_mode_max_tokens": False, "pooling_mode_lasttoken": True}
     (folder / "1_Pooling/config.json").write_text(json.dumps(told))
-    with pytest.raises(VizslaError, match="does not fit what comes before"):
+    with pytest.raises(VizslaError, match="does not fit the layer before it"):
         Dense.open(folder).dense_documents(TEXTS)
 
 
@@ -127,5 +127,5 @@ def test_two_ways_through_a_router(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "m" / dense.network.digest[:12], tmp_path / "s")
     (tmp_path / "s" / "modules.json").write_text(json.dumps(modules))
     (tmp_path / "s" / "router_config.json").write_text(json.dumps(told))
-    with pytest.raises(VizslaError, match="no way for a query through this router"):
+    with pytest.raises(VizslaError, match="this router has no route for a query"):
         Dense.open(tmp_path / "s")

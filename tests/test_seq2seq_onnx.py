@@ -187,7 +187,7 @@ def test_what_is_missing_or_damaged_is_named(floats: Path, tmp_path: Path) -> No
 
 
 def test_what_it_cannot_do_is_refused(small: CheckpointGenerator, floats: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="texts of 1025 tokens are asked for, and this generator writes at most 1024"):
+    with pytest.raises(InputError, match="texts of 1025 tokens were requested, but this generator writes at most 1024"):
         small.generate(["x"], Sampling(texts=1, max_tokens=1025))
     for ids, problem in (
         (np.ones(1025, np.int64), "an input has 1025 tokens, and this generator reads at most 1024"),

@@ -447,7 +447,7 @@ def test_a_mistake_of_the_server_shows_nothing(
 
         monkeypatch.setattr(Index, "search_many", broken)
         answer = client.get("/v1/pets/search", query="dog")
-        assert (answer.status, answer.error) == (500, "the server made a mistake; its log tells more")
+        assert (answer.status, answer.error) == (500, "an unexpected error occurred in the server; see its log")
         monkeypatch.undo()
         assert "secret of" in caplog.text
         assert client.get("/v1/pets/search", query="dog").status == 200

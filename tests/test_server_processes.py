@@ -69,7 +69,7 @@ def test_what_does_not_start(folder: Path, tmp_path: Path) -> None:
     keys.write_text("read " + "k" * 20)
     keys.chmod(0o644)
     assert (
-        refused(folder, "--keys", keys) == f"{keys}: others can read this file of keys; make it yours alone: chmod 600"
+        refused(folder, "--keys", keys) == f"{keys}: other users can read this file of keys; protect it with: chmod 600"
     )
     keys.chmod(0o600)
     assert refused(folder, "--keys", keys, "--write").startswith("--write needs a key to write with")

@@ -71,7 +71,7 @@ def test_judgements_where_other_machines_reach_the_server(folder: Path) -> None:
     with served({"pets": folder}, host="0.0.0.0") as client:  # it listens on 127.0.0.1 all the same
         answer = client.send("PUT", "/v1/pets/judgements", JUDGEMENT)
         assert answer.status == 403
-        assert answer.error.startswith("judgements need a key where other machines reach the server; start it with")
+        assert answer.error.startswith("judgements need a key if other machines can reach the server; start it with")
         assert client.get("/v1/indexes").data["may_judge"] is False
         assert client.get("/v1/pets/judgements").data == {"queries": []}
     with served({"pets": folder}, host="0.0.0.0", keys=Keys(judge=(JUDGE,))) as client:

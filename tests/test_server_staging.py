@@ -198,6 +198,6 @@ def test_a_write_that_never_ends_does_not_keep_a_server_that_is_stopped(folder: 
         finally:
             process.kill()
     assert process.returncode == 1
-    assert "A request has not ended 1 seconds after the signal to stop" in said
+    assert "A request has not finished 1 seconds after the signal to stop" in said
     with Index.open(folder) as index:
         assert len(index) == 10

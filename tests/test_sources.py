@@ -40,7 +40,7 @@ def test_pipes(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(LINES.encode())))
     assert [d.id for d in read_documents("-", format="jsonl")] == list("01234")
     assert list((tmp_path / "spooled").iterdir()) == []
-    for source, message in (("-", "name its format, as in --format jsonl"), ("/dev/zero", "this is a device")):
+    for source, message in (("-", "name it, as in --format jsonl"), ("/dev/zero", "this is a device")):
         with pytest.raises(InputError, match=message):
             Source.find(source, None if source == "-" else "jsonl")
 

@@ -198,9 +198,9 @@ def test_filters_and_tokenizers_say_what_they_are() -> None:
         ("standard | stemm", "unknown token filter 'stemm'"),
         ("standard | stop:klingon", "unknown list of stop words 'klingon'"),
         ("standard | lower:x", "takes no option"),
-        ("standard | longest:x", "wants a number"),
-        ("standard | longest:²", "wants a number"),
-        ("standard | longest:" + "1" * 5000, "wants a number"),
+        ("standard | longest:x", "takes a number"),
+        ("standard | longest:²", "takes a number"),
+        ("standard | longest:" + "1" * 5000, "takes a number"),
         ("snowball-elvish", "unknown Snowball stemmer 'elvish'"),
         ("", "not an empty text"),
         ("wordpiece:missing.json", "missing.json: there is no such tokenizer file"),
@@ -213,7 +213,7 @@ def test_wrong_analyzers_are_told(text: str, message: str) -> None:
 
 def test_a_broken_tokenizer_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(VizslaError, match=r"tokenizer\.json: this is no tokenizer\.json"):
+    with pytest.raises(VizslaError, match=r"tokenizer\.json: this is not a tokenizer\.json"):
         Analyzer.parse(f"wordpiece:{tmp_path}")("x")
 
 

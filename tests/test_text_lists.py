@@ -94,7 +94,7 @@ def test_documents_without_the_field_are_refused_at_first(tmp_path: Path, cli: C
 
 def test_lists_of_anything_else_are_refused(tmp_path: Path) -> None:
     with Index.create(tmp_path / "index", "doct5query") as index:
-        with pytest.raises(VizslaError, match="'queries' that is not a text, but a list with more than texts"):
+        with pytest.raises(VizslaError, match="'queries' that is not a text, but a list that is not all text"):
             index.add([{"_id": "1", "text": "a", "queries": ["b", 7]}])
         with pytest.raises(VizslaError, match="'queries' that is not a text, but an object"):
             index.add([{"_id": "1", "text": "a", "queries": {"b": 1}}])

@@ -122,7 +122,7 @@ def test_a_stopped_run_of_tas_b_goes_on_identically(judged: Path, start: Path, t
     ("changes", "problem"),
     [
         (["data.teacher="], "data.source=topics balances the margins of a teacher; set data.teacher"),
-        (["data.in_batch_teacher="], "loss.in_batch_weight weighs what is learnt of data.in_batch_teacher"),
+        (["data.in_batch_teacher="], "loss.in_batch_weight is the weight of data.in_batch_teacher"),
         (["loss.in_batch_weight=0"], "so set both or neither"),
         (["loss.in_batch_weight=-1"], "loss.in_batch_weight must be 0 or more, not -1"),
         (["data.margin_bins=0"], "data.margin_bins must be 1 or more, not 0"),

@@ -330,5 +330,5 @@ def test_what_is_read_besides_judged_queries(cli: Cli, start: Path, judged: Path
         str(judged / "corpus.jsonl"),
     ]
     code, _, said = cli("train", "dpr", *told, "-o", str(tmp_path / "d"))
-    assert (code, "--corpus is not read" in said) == (0, True)
+    assert (code, "--corpus is ignored" in said) == (0, True)
     assert not (tmp_path / "d" / "training" / "corpus").exists()

@@ -290,7 +290,7 @@ def test_what_cannot_be_uploaded(tmp_path: Path, where: str, server: Node) -> No
         encode_shard(documents_from(some), tmp_path / name / "part.parquet", "bm25", **options)  # type: ignore[arg-type]
         return tmp_path / name
 
-    with pytest.raises(VizslaError, match="cut into passages, and a collection in Qdrant holds whole documents"):
+    with pytest.raises(VizslaError, match="split into passages, but a collection in Qdrant has whole documents"):
         upload_parts(part("passages", records(4), passages=5), where)
     twice = part("twice", [*records(3), records(3)[0]])
     with pytest.raises(InputError, match=r"part\.parquet: the id 'd0' appears a second time"):
@@ -514,7 +514,7 @@ def test_the_commands(tmp_path: Path, where: str, cli: Cli) -> None:
     assert f"vizsla search {where}" in words
     assert "has these 2 documents already" in cli("qdrant", "upload", parts, where)[2]
     assert "dogs bark" in cli("search", where, "dog")[1]
-    assert "nothing to do: the mean length has not moved by 1.00%" in cli("qdrant", "reweigh", where)[2]
+    assert "nothing to do: the mean length has not changed by 1.00%" in cli("qdrant", "reweigh", where)[2]
     more = tmp_path / "more.jsonl"
     more.write_text('{"id": "3", "text": "' + "dog " * 60 + '"}\n')
     assert cli("add", where, more)[0] == 0

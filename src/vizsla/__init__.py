@@ -17,7 +17,7 @@ from vizsla.lazy import lazy_names
 
 __version__ = "0.1.0"
 
-TYPE_CHECKING = False  # typing's own is worth no import of it: Ctrl-C is not quiet before the command line runs
+TYPE_CHECKING = False  # importing typing for it would be slow, and Ctrl-C shows a traceback during imports
 if TYPE_CHECKING:
     from vizsla.datasets import BeirDataset, Splitter, read_documents
     from vizsla.engine import VectorIndex

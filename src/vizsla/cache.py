@@ -1,4 +1,4 @@
-"""The user's cache, and digests of large files that are made once."""
+"""The user's cache folder, and digests of large files, which are computed once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-_SETTLED = 2.0  # seconds after which a file is taken to change no more without another time
+_SETTLED = 2.0  # seconds after which any change to a file is assumed to change its modification time
 
 
 def cache_folder(name: str) -> Path:
@@ -25,7 +25,7 @@ def digest(folder: Path, files: Sequence[Path]) -> str:
 
 
 def file_digest(file: Path) -> str:
-    """The SHA-256 of a file, remembered in the user's cache for as long as its size and time stay the same."""
+    """The SHA-256 of a file, cached for as long as its size and modification time stay the same."""
     status = file.stat()
     stamp = [str(file.resolve()), status.st_size, status.st_mtime_ns]
     place = cache_folder("digests") / hashlib.sha256(json.dumps(stamp).encode()).hexdigest()[:32]
@@ -34,7 +34,7 @@ def file_digest(file: Path) -> str:
     with file.open("rb") as content:
         sha256 = hashlib.file_digest(content, "sha256").hexdigest()
     if time.time() - status.st_mtime > _SETTLED:
-        with suppress(OSError):  # the cache may be out of reach: then it is made again
+        with suppress(OSError):  # without a writable cache the digest is computed again next time
             place.parent.mkdir(parents=True, exist_ok=True)
             written = place.with_suffix(f".{os.getpid()}")
             written.write_text(sha256, "ascii")

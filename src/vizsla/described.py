@@ -1,6 +1,6 @@
 """Dataclasses from plain data, of JSON or YAML, whose names and types are checked first.
 
-A file with wrong names or types is refused in one sentence. An exception in the code of a class still shows as one.
+Wrong names or types in a file raise an error with a one-sentence message. Exceptions in the code of a class propagate.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class DescriptionError(VizslaError):
-    """Plain data with a wrong name or type; the message is written to stand in brackets in another message."""
+    """Plain data with a wrong name or type; the message is meant to be quoted in parentheses in another message."""
 
 
 def _is_number(value: object) -> bool:

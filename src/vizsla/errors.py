@@ -18,7 +18,7 @@ class VizslaError(Exception):
     """
 
     has_lines = False
-    """Whether lines follow the sentence that show the place of the mistake."""
+    """Whether the message has further lines that show the place of the mistake."""
 
 
 class InputError(VizslaError):
@@ -107,7 +107,7 @@ class CollectionError(VizslaError):
 
 
 class StoppedError(VizslaError):
-    """A search that was stopped before its end: at its time limit, or because nobody waits for it any more."""
+    """A search that was stopped before its end: at its time limit, or because the client has gone."""
 
 
 class UncommittedChangesWarning(UserWarning):

@@ -15,7 +15,7 @@ import numpy as np
 from vizsla.errors import InputError
 
 _MIN_LIMIT = 64_000_000
-_MAX_RATIO = 100  # arrays of numbers rarely compress to a tenth; a file that compresses more is an attack
+_MAX_RATIO = 100  # arrays of numbers rarely compress to a tenth; a higher ratio suggests a decompression bomb
 
 _DAMAGE = (
     zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, KeyError, TypeError,
@@ -57,7 +57,7 @@ def _check_header(file: IO[bytes], size: int) -> None:
     if dtype.hasobject or not dtype.itemsize:
         raise ValueError("an array holds something other than numbers or texts")
     if math.prod(shape) * dtype.itemsize != size - file.tell():
-        raise ValueError(f"an array declares the shape {shape}, but its size is another one")
+        raise ValueError(f"an array declares the shape {shape}, which does not match its size")
 
 
 def save_arrays(file: str | Path, **arrays: np.ndarray) -> None:

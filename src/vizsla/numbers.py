@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_MAX_DIGITS = 18  # fits in 64 bits; Python's own error for thousands of digits is about its settings
+_MAX_DIGITS = 18  # fits in 64 bits; Python's own error for thousands of digits would be confusing
 
 
 def number_text(value: float) -> str:

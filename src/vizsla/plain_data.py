@@ -1,6 +1,6 @@
-"""JSON and YAML that others may have written, read in one place: what is nested too deeply is an error like any other.
+"""Parses untrusted JSON and YAML: data that is nested too deeply raises a ValueError like any other mistake.
 
-Python's own parsers raise a RecursionError there, which nobody expects, or give objects that later raise one.
+Python's own parsers raise an unexpected RecursionError in this case, or return objects that raise one later.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 from vizsla.errors import InputError
 
 MAX_LEVELS = 100
-"""How many objects and lists may be in one another in a file of settings."""
+"""The maximum nesting depth of objects and lists in a settings file."""
 
 
 class NestedTooDeeplyError(ValueError):
-    """Objects or lists in one another, more of them than can be read."""
+    """Objects or lists that are nested more deeply than can be read."""
 
     def __init__(self) -> None:
         super().__init__("nested too deeply")
@@ -52,9 +52,9 @@ def read_object(file: Path) -> dict[str, Any]:
     try:
         content = parse_settings(file.read_text("utf-8"))
     except ValueError as e:
-        raise InputError(f"this is no JSON ({e})", file=str(file)) from None
+        raise InputError(f"this is not JSON ({e})", file=str(file)) from None
     if not isinstance(content, dict):
-        raise InputError("this is no JSON object", file=str(file))
+        raise InputError("this is not a JSON object", file=str(file))
     return content
 
 
@@ -72,7 +72,7 @@ def parse_yaml(text: str, file: str) -> Any:
 
 
 def _check_levels(value: Any) -> None:
-    """Refuse data of too many levels. YAML can also have objects that are in themselves."""
+    """Raise an error for data that is nested too deeply; in YAML an object can even contain itself."""
     level = [value]
     for _ in range(MAX_LEVELS + 1):
         level = [

@@ -1,7 +1,7 @@
 """Work that can be stopped: at a time limit, when a client hangs up, when a server ends.
 
-A `Stop` is a flag of one byte. Whatever works long looks at it after each block of work: a kernel at the array it is
-given, SQLite through its progress handler, and loops in Python by `check`. A thread works under at most one stop.
+A `Stop` is a flag of one byte. Long-running code checks it after each block of work: a kernel through an array that it
+is given, SQLite through its progress handler, Python loops by `check`. A thread works under at most one stop.
 
     with time_limit(2.0):
         index.search("dogs")     # raises StoppedError after two seconds
@@ -26,8 +26,8 @@ _WAIT = 0.05  # seconds that a thread waits for another before it looks at its o
 class Stop:
     """A flag that ends the work done under it.
 
-    `flag` is one byte: 0 lets work go on, 1 stops it at the next look, and n stops it at the n-th look, which tests
-    use to count looks and to stop at each of them.
+    `flag` is one byte: 0 lets work continue, 1 stops it at the next check, and n stops it at the n-th check, which
+    tests use to count checks and to stop at each of them.
 
     >>> stop = Stop()
     >>> with stop.active():
@@ -86,7 +86,7 @@ def flag() -> np.ndarray:
 
 
 def look() -> bool:
-    """Whether this thread's work must end, for loops that cannot raise an error; it counts as a look at the flag."""
+    """Whether this thread's work must end, for loops that cannot raise an error; it counts as a check of the flag."""
     value = int(flag()[0])
     if value > 1:
         flag()[0] = value - 1
@@ -101,7 +101,7 @@ def check() -> None:
 
 @contextmanager
 def time_limit(seconds: float | None) -> Iterator[None]:
-    """Stop what this thread does after so many seconds; None is no limit. Work inside of other work stops all of it.
+    """Stop this thread's work after some seconds; None is no limit. A nested time limit stops the outer work as well.
 
     >>> with time_limit(60):
     ...     check()
@@ -130,7 +130,7 @@ def check_seconds(seconds: object) -> float | None:
 
 
 def carried(call: Callable[..., T]) -> Callable[..., T]:
-    """A function that does its work in another thread under the stop of this one."""
+    """A wrapper of a function that runs it in another thread under this thread's stop."""
     stop = current()
     if stop is _NEVER:
         return call

@@ -63,7 +63,7 @@ def test_beir_evaluates_scifact(scifact: BeirDataset, scifact_index: Index) -> N
         assert evaluation.evaluate(qrels, results, [10])[0]["NDCG@10"] == NDCG
     with pytest.raises(VizslaError, match="vizsla encode"):
         search.encode(corpus, queries)
-    with pytest.raises(VizslaError, match="files of vectors are not read"):
+    with pytest.raises(VizslaError, match="vector files are not supported"):
         search.search_from_files("", [], 10)
 
 
@@ -157,11 +157,11 @@ def test_ir_datasets_that_are_not_there(tmp_path: Path, monkeypatch: pytest.Monk
     from vizsla.datasets import read_documents
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(VizslaError, match="irds:nobody/has: ir_datasets knows no data set of this name"):
+    with pytest.raises(VizslaError, match="irds:nobody/has: ir_datasets has no data set of this name"):
         read_documents("irds:nobody/has")
     name = f"gone-{tmp_path.name}"
     ir_datasets.registry.register(name, ir_datasets.create_dataset(str(tmp_path / "missing.tsv")))
-    with pytest.raises(VizslaError, match="ir_datasets cannot give this data set"):
+    with pytest.raises(VizslaError, match="ir_datasets cannot provide this data set"):
         read_documents(f"irds:{name}")
     assert not (tmp_path / "vizsla" / "irds" / name).exists()
 

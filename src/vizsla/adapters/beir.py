@@ -13,7 +13,7 @@ with needed("beir", "beir"):
 
 
 class VizslaSearch(BaseSearch):
-    """Indexes the corpus that beir brings with a model, and searches it; or searches a retriever that has it already.
+    """Indexes the corpus from beir with a model and searches it, or searches a retriever that already has it.
 
     `model`: a Model or its name, as in `bm25 + 20 * minilm`. `retriever`: a Retriever, or a location that `vizsla.open`
     opens.
@@ -27,14 +27,14 @@ class VizslaSearch(BaseSearch):
     def search(
         self, corpus: dict[str, dict[str, str]], queries: dict[str, str], top_k: int, *_: Any, **__: Any
     ) -> dict[str, dict[str, float]]:
-        """Scores by query and document. beir's name of a score function is not read: a model has its own."""
+        """Scores by query and document. beir's `score_function` is ignored: a model has its own."""
         self._search.index({**content, "_id": document} for document, content in corpus.items())
         return self._search.search(queries, top_k)
 
     def encode(self, *_: Any, **__: Any) -> None:
-        """Refused: what Vizsla writes is an index."""
-        raise VizslaError("vectors are written by: vizsla encode; searching needs no files of vectors, call search()")
+        """Not supported: Vizsla writes an index instead."""
+        raise VizslaError("searching needs no vector files, so call search(); to write vectors, use: vizsla encode")
 
     def search_from_files(self, *_: Any, **__: Any) -> dict[str, dict[str, float]]:
-        """Refused: what Vizsla reads is an index."""
-        raise VizslaError("an index is searched by VizslaSearch(retriever=LOCATION); files of vectors are not read")
+        """Not supported: Vizsla reads an index instead."""
+        raise VizslaError("vector files are not supported; to search an index, use VizslaSearch(retriever=LOCATION)")

@@ -1,4 +1,4 @@
-"""What adapters share: opening what is searched, and saying what to install."""
+"""Shared by all adapters: opening retrievers, and errors that say what to install."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Searched = Retriever | str | PathLike[str]
 
 @contextmanager
 def needed(framework: str, extra: str) -> Iterator[None]:
-    """Around the imports of a framework: where it is missing, the error says how to install it.
+    """A context for the imports of a framework; if it is missing, the error says how to install it.
 
     >>> with needed("Unheard-of", "unheard"):
     ...     import unheard_of
@@ -43,7 +43,7 @@ named 'unheard_of'); install it with: pip install "vizsla[unheard]"
 
 
 def opened(retriever: Searched) -> Retriever:
-    """A retriever as it is, or the one at a location."""
+    """The given retriever, or the one at a location."""
     if isinstance(retriever, str | PathLike):
         return open(retriever)
     check_retriever(retriever)
@@ -63,9 +63,9 @@ def text_and_metadata(hit: Hit, text_field: str) -> tuple[str, dict[str, Any]]:
 
 
 class CollectionSearch:
-    """Search for frameworks that bring the documents: a model indexes them in a temporary folder.
+    """Search for frameworks that supply the documents: a model indexes them in a temporary folder.
 
-    With a `retriever` that has the documents already, those that are brought are not read.
+    With a `retriever` that already has the documents, those of the framework are ignored.
 
     >>> search = CollectionSearch("bm25")
     >>> search.index([{"_id": "1", "text": "Dogs bark."}, {"_id": "2", "text": "Cats purr."}])
@@ -81,11 +81,11 @@ class CollectionSearch:
 
     @property
     def name(self) -> str:
-        """What searches: the name of the retriever or the model."""
+        """The name of the retriever or the model."""
         return self._model.name if self._given is None else self._given.name
 
     def index(self, documents: Iterable[Mapping[str, Any]]) -> None:
-        """Index documents in the place of those before, unless a retriever was given."""
+        """Index documents, replacing earlier ones, unless a retriever was given."""
         if self._given is not None:
             return
         self._remove()
@@ -102,7 +102,7 @@ class CollectionSearch:
     def search(
         self, queries: Mapping[str, str], k: int, among: Mapping[str, Collection[str]] | None = None
     ) -> dict[str, dict[str, float]]:
-        """Scores by query and document, at most k a query; of equal ones each is a little lower than the one before.
+        """Scores by query and document, at most k per query. Ties are broken by lowering each score slightly.
 
         `among`: only these documents of a query are ranked.
         """

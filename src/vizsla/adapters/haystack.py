@@ -18,7 +18,7 @@ with needed("Haystack", "haystack"):
 class VizslaRetriever:
     """The best documents for a query, as Haystack's documents.
 
-    `retriever`: a location that `vizsla.open` opens, or a Retriever, with which a pipeline cannot be saved.
+    `retriever`: a location that `vizsla.open` opens, or a Retriever (but then a pipeline cannot be saved).
     `filters`: Haystack's, or a condition as in `year >= 1999`. `text_field`: the field that becomes `content`; the
     others become `meta`.
 
@@ -37,7 +37,7 @@ class VizslaRetriever:
 
     @component.output_types(documents=list[Document])
     def run(self, query: str, filters: Any = None, top_k: int | None = None) -> dict[str, list[Document]]:
-        """The documents; `filters` and `top_k` replace those of the component."""
+        """The documents; `filters` and `top_k` override those of the component."""
         chosen = self.filters if filters is None else filters
         condition = condition_of(chosen) if isinstance(chosen, dict) and chosen else chosen or None
         documents = []

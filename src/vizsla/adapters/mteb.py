@@ -14,7 +14,7 @@ with needed("MTEB", "mteb"):
 
 
 class VizslaSearch:
-    """Indexes the corpus of a task with a model, and searches it; or searches a retriever that has it already.
+    """Indexes the corpus of a task with a model and searches it, or searches a retriever that already has it.
 
     `model`: a Model or its name, as in `bm25 + 20 * minilm`. `retriever`: a Retriever, or a location that `vizsla.open`
     opens. `name`: what the results are filed under, as in `me/bm25`.
@@ -39,6 +39,6 @@ class VizslaSearch:
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
-        """What MTEB files results under."""
+        """The metadata under which MTEB files results."""
         about: dict[str, Any] = {"name": self._name, "revision": __version__, "reference": None, "framework": []}
         return ModelMeta.create_empty(about)

@@ -45,7 +45,7 @@ class VizslaRetriever(pt.Transformer):
 
 
 class VizslaIndexer(pt.Indexer):
-    """Indexes documents (`docno`, `text`, ...) in a folder; `index` gives what searches them.
+    """Indexes documents (`docno`, `text`, ...) in a folder; `index` returns a retriever for them.
 
     VizslaIndexer("my.index", "bm25").index([{"docno": "1", "text": "Dogs bark."}]).search("dogs")
     """

@@ -1,7 +1,7 @@
-"""Anserini's JsonVectorCollection with whole weights, and topics for it.
+"""Anserini's JsonVectorCollection with integer weights, and topics for it.
 
-Anserini makes a text of a vector, each term as often as its weight says, and searches it with `-impact
--pretokenized`. So weights are whole numbers, and terms have no white space in them.
+Anserini turns a vector into a text in which each term is repeated according to its weight, and searches it with
+`-impact -pretokenized`. Therefore weights are integers, and terms contain no white space.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _QUERIES = 256  # that are encoded at once
 
 
 def write_collection(index: Index, output: Path, quantiser: str | None = None) -> int:
-    """Write the documents' vectors as JSON lines and return their number; weights are 100 times as large and rounded.
+    """Write the documents' vectors as JSON lines and return their number; weights are multiplied by 100 and rounded.
 
-    `quantiser`: another way to make weights whole.
+    `quantiser`: another way to round weights to integers.
     """
     facts = _checked(index)
     chosen = fitted(quantiser or DEFAULT_QUANTISER, (weights for _, _, weights in _vectors(index, facts)))
@@ -45,9 +45,9 @@ def _vectors(index: Index, facts: ExportFacts) -> Iterator[tuple[str, list[str],
 
 
 def write_topics(index: Index, queries: Mapping[str, str], output: Path) -> int:
-    """Write queries for `-topicReader TsvString`: id, tab, and each term as often as its weight says.
+    """Write queries for `-topicReader TsvString`: id, tab, and each term repeated according to its weight.
 
-    Weights that are not whole are 100 times as large and rounded. Returns the number of queries.
+    Weights that are not integers are multiplied by 100 and rounded. Returns the number of queries.
     """
     facts = _checked(index)
     ids, texts = list(queries), list(queries.values())
@@ -72,13 +72,13 @@ def _checked(index: Index) -> ExportFacts:
     facts = facts_for_export(index)
     if facts.dense:
         raise VizslaError(
-            f"the vectors of {next(iter(facts.dense))} have no terms, and files for Anserini hold terms alone"
+            f"the vectors of {next(iter(facts.dense))} have no terms, and files for Anserini hold only terms"
         )
     return facts
 
 
 def _word(text: str) -> str:
-    """A term or an id; one that Anserini would cut into several is refused."""
+    """A term or an id; an error if Anserini would split it."""
     if text.split() != [text]:
         raise VizslaError(f"{text!r} is empty or has white space in it, where Anserini would cut it")
     return text

@@ -20,7 +20,7 @@ from vizsla.index import Index, exported_documents, facts_for_export
 from vizsla.index.exporting import ExportedDocument, ExportFacts
 
 ENGINES = ("elasticsearch", "opensearch")
-_PART_BYTES = 50_000_000  # of a file: half of what the engines take in one request, unless configured
+_PART_BYTES = 50_000_000  # of a file: half of the engines' default limit for one request
 _MAX_ID_BYTES = 512
 _MAX_DIMENSIONS = {"elasticsearch": 4096, "opensearch": 16_000}
 _SMALLEST = float(np.finfo(np.float32).tiny)  # what a feature must weigh
@@ -88,7 +88,7 @@ def feature(term: str) -> str:
 def write_bulk(index: Index, engine: str, folder: Path, *, texts: bool = True) -> int:
     """Write a folder with mapping.json and bulk-00001.ndjson and so on, and return the number of documents or passages.
 
-    The folder is made; one that has files in it is refused. `texts`: write the fields of documents, too.
+    The folder is created, and must be empty if it exists. `texts`: also write the fields of documents.
     """
     facts = facts_for_export(index)
     if texts and not facts.has_texts:
@@ -160,7 +160,7 @@ def _features(terms: dict[str, float], fields: EngineFields) -> dict[str, float]
 
 
 def vector_text(vector: np.ndarray) -> str:
-    """Numbers of 32 bits as JSON: nine digits name each of them exactly."""
+    """32-bit floats as JSON, with nine digits, which identify each of them exactly."""
     return f"[{','.join(map('%.9g'.__mod__, vector.tolist()))}]"
 
 

@@ -1,11 +1,10 @@
 """The Common Index File Format: posting lists for Lucene, PISA, Terrier and others.
 
-A file is a row of protobuf messages, each with its length before it: a header, the posting list of each term in the
-order of the terms' UTF-8 bytes, and a record of each document. In a list the first document has its number and every
-other one its distance from the one before.
+A file is a sequence of length-prefixed protobuf messages: a header, the posting list of each term in the order of the
+terms' UTF-8 bytes, and a record for each document. Document numbers in a list are delta-encoded.
 
-What a posting holds is a count where the model is BM25 over counts, and a whole weight (impact) where it is a learned
-model. Weights that are not whole are quantised.
+A posting holds a count for BM25, and an integer weight (impact) for a learned model. Weights that are not integers are
+quantised.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from vizsla.engine.protobuf_postings import MOST_BYTES, put_postings
 from vizsla.errors import VizslaError
 from vizsla.index import Index, document_lengths, stored_ids, stores_whole_numbers, term_lists
 
-_MAX = (1 << 31) - 1  # numbers of documents, counts and lengths have 32 bits with a sign
+_MAX = (1 << 31) - 1  # document numbers, counts and lengths are signed 32-bit integers
 
 
 def write_ciff(index: Index, output: Path, quantiser: str | None = None) -> int:
     """Write the posting lists of an index with one sparse model, and return the number of documents.
 
-    `quantiser`: write full weights, idf included, as whole numbers. Without one, stored counts or whole weights are
-    written as they are, and weights that are not whole by `range:1:100:even`.
+    `quantiser`: write full weights, idf included, as integers. By default stored counts or integer weights are written
+    unchanged, and other weights are quantised by `range:1:100:even`.
     """
     as_stored = quantiser is None and stores_whole_numbers(index)
     lengths = document_lengths(index)
     if len(lengths) > _MAX:
         raise VizslaError(f"ciff numbers at most {_MAX:,} documents, and this index has {len(lengths):,}")
-    with tempfile.TemporaryFile(dir=output.parent) as lists:  # the header, which comes first, counts them
+    with tempfile.TemporaryFile(dir=output.parent) as lists:  # the header, which comes first, has their number
         if as_stored:
             count = _write_lists(lists, term_lists(index))
         else:

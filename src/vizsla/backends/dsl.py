@@ -1,8 +1,8 @@
 """Queries for Elasticsearch and OpenSearch, over documents that `write_bulk` has written.
 
-A sparse model is a query over features. A dense model, and a sum with one, is a script that goes through all documents:
-so every inner product is computed, and added to the score of the terms. Engines refuse scores below 0, so the script
-adds `shift`, which no product can be below.
+A sparse model becomes a query over features. A dense model, or a sum with one, becomes a script over all documents that
+computes every inner product and adds it to the score of the terms. Engines refuse negative scores, so the script adds
+`shift`, a bound that makes every score positive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vizsla.index.exporting import max_norms
 from vizsla.index.search.exported import EncodedQuery
 
 MAX_WEIGHT = 64.0
-"""What a feature may weigh in a query: Lucene's limit."""
+"""The highest weight of a feature in a query: Lucene's limit."""
 _MARGIN = 1.0001  # products are rounded
 _QUERIES = 256  # that are encoded at once
 
@@ -49,7 +49,7 @@ def write_bodies(index: Index, engine: str, queries: Mapping[str, str], output: 
 
 
 def search_body(fields: EngineFields, query: EncodedQuery, k: int, norms: Mapping[str, float]) -> dict[str, Any]:
-    """The body of a search request for the top k; of a document in passages the best one counts.
+    """The body of a search request for the top k; the score of a document in passages is that of its best passage.
 
     `norms`: the length of the longest vector of each dense namespace.
     """

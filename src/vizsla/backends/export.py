@@ -1,7 +1,7 @@
 """Document vectors of an index as files: JSON lines, a sparse matrix with its ids and terms, and more.
 
 A document's vector has the full weight of each term, its idf included. A query of plain term counts then gets the same
-scores in any engine. Dense and token vectors become arrays of numpy's.
+scores in any engine. Dense and token vectors become numpy arrays.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _write_arrays(index: Index, output: Path) -> int:
     """Write a file for numpy.load, with the ids of documents in a JSON file.
 
     Each namespace has an array NAMESPACE.vectors, one of token vectors also NAMESPACE.starts: where the vectors of each
-    document begin. Vectors go to a temporary file first: how many there are is known at the end.
+    document begin. Vectors are first written to a temporary file, since their number is only known at the end.
     """
     ids: list[str] = []
     starts: dict[str, list[np.ndarray]] = {}
@@ -104,7 +104,7 @@ def _write_arrays(index: Index, output: Path) -> int:
 
 @dataclass
 class _Rows:
-    """Rows of a matrix in a file, until all are there."""
+    """Rows of a matrix, collected in a temporary file."""
 
     file: IO[bytes]
     width: int

@@ -1,4 +1,4 @@
-"""Weights of terms as whole numbers, for engines that count."""
+"""Term weights as integers, for engines that count terms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_positive(weights: np.ndarray, model: str, to: str) -> None:
 
 
 def whole_query(terms: Mapping[str, float]) -> dict[str, int]:
-    """The weights of a query's terms as whole numbers: as they are if they are whole, else a hundred times as large.
+    """The weights of a query's terms as integers: unchanged if all are integers, otherwise multiplied by 100.
 
     >>> whole_query({"dog": 2.0, "cat": 1.0}), whole_query({"dog": 0.5, "cat": 1.234})
     ({'dog': 2, 'cat': 1}, {'dog': 50, 'cat': 123})

@@ -8,7 +8,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line and exit. Ctrl-C is quiet from here on, also while the application is imported."""
+    """Run the command line and exit. From here on Ctrl-C prints no traceback, not even while modules are imported."""
     try:
         from vizsla.cli.app import run
 

@@ -97,7 +97,7 @@ def run() -> int:
         except VizslaError as e:
             _say(str(e), lines=e.has_lines)
         except _Stopped as e:
-            sys.unraisablehook = lambda _: None  # objects that were half made complain when they are deleted
+            sys.unraisablehook = lambda _: None  # half-constructed objects raise errors when they are deleted
             _say("interrupted; nothing that was committed is lost")
             return e.code
         except (_ReaderGone, BrokenPipeError):  # the latter from the last flush
@@ -117,7 +117,7 @@ def run() -> int:
 
 @contextmanager
 def _streams() -> Iterator[None]:
-    """Make standard output and error take any character, and exist where they were closed; restored at the end."""
+    """Make standard output and error accept any character, and exist even if they were closed; undone at the end."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (open(os.devnull, "w") if s is None else s for s in before)  # noqa: SIM115 (until exit)
     changed = [(s, s.errors) for s in before if isinstance(s, TextIOWrapper)]
@@ -128,7 +128,7 @@ def _streams() -> Iterator[None]:
     finally:
         sys.stdout, sys.stderr = before
         for stream, errors in changed:
-            with suppress(OSError, ValueError):  # the rest of a buffer may have nowhere to go
+            with suppress(OSError, ValueError):  # the rest of a buffer cannot always be written
                 stream.reconfigure(errors=errors)
 
 
@@ -139,7 +139,7 @@ def _stopping() -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
-        if os.getpid() != process:  # a process that was forked meanwhile has nothing to clean up
+        if os.getpid() != process:  # a process that was forked since then has nothing to clean up
             os._exit(STOPPED_BY + number)
         raise _Stopped(number)
 
@@ -176,7 +176,7 @@ def _show_usage(error: typer.BadParameter) -> None:
 
 
 def _show_bug() -> None:
-    """Write an error that nobody expected, with its traceback."""
+    """Write an unexpected error with its traceback."""
     _write(harmless(traceback.format_exc().rstrip(), lines=True))
     _say("this is a bug in vizsla, not your mistake; please report it with the lines above")
 
@@ -195,7 +195,7 @@ def _write(text: str) -> None:
 
 
 def _has_no_reader(stream: TextIO) -> bool:
-    """Whether a stream is a pipe that nobody reads any more; Windows cannot say."""
+    """Whether a stream is a pipe that has lost its reader; always False on Windows."""
     if not hasattr(select, "poll"):
         return False
     with suppress(OSError, ValueError):
@@ -206,7 +206,7 @@ def _has_no_reader(stream: TextIO) -> bool:
 
 
 def _discard_output() -> None:
-    """Let what is left in buffers go nowhere."""
+    """Discard what is left in the output buffers."""
     with open(os.devnull, "w") as nowhere:
         for stream in (sys.stdout, sys.stderr):
             if _has_no_reader(stream) or stream is sys.stdout:

@@ -32,7 +32,7 @@ def info(
 
 
 def _cluster_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """The facts about a collection in Qdrant as people read them."""
+    """The facts about a collection in Qdrant, formatted for people."""
     rows = [("model", facts["model"]), ("documents", f"{facts['documents']:,}")]
     for name, namespace in facts["namespaces"].items():
         count, average = namespace["tokens"], namespace["average_length"]
@@ -40,7 +40,7 @@ def _cluster_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append((f"namespace {name}", f"{count:,} tokens, {average:.1f} a document on average{dimensions}"))
         if not namespace["dimensions"]:
             frozen, drift = namespace["frozen_average_length"], namespace["drift"]
-            rows.append(("", f"weights are made with {frozen:.1f}; it has moved by {drift:+.2%}"))
+            rows.append(("", f"document weights use {frozen:.1f}; drift {drift:+.2%}"))
     rows.append(
         ("collection", f"{facts['collection']}, {console.count(facts['shards'], 'shard')} x {facts['replicas']}")
     )
@@ -56,7 +56,7 @@ def _cluster_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """The facts as people read them."""
+    """The facts, formatted for people."""
     rows = [("model", facts["model"])]
     unit = "document" if facts["passages"] is None else "passage"
     passages = "" if facts["passages"] is None else f" in {console.count(facts['passages'], 'passage')}"
@@ -81,7 +81,7 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _term_rows(facts: dict[str, Any], unit: str) -> list[tuple[str, str]]:
-    """How common the terms are that were asked for."""
+    """The frequencies of the given terms."""
     return [
         (
             f"{t['namespace']}: {t['term']}",
@@ -149,7 +149,7 @@ def _read_ids(file: Path) -> list[str]:
         raise InputError("this is a folder, not a file", file=str(file)) from None
     except UnicodeDecodeError:
         raise InputError("this is not a UTF-8 text file", file=str(file)) from None
-    return [line for line in text.replace("\r\n", "\n").split("\n") if line]  # ids may have other line ends in them
+    return [line for line in text.replace("\r\n", "\n").split("\n") if line]  # ids may contain other line separators
 
 
 def compact(
@@ -161,7 +161,7 @@ def compact(
     """Rewrite an index without deleted documents, as one segment.
 
     --vector-index also changes how dense vectors are stored and searched from now on, --positions whether the index
-    stores where words stand.
+    stores the positions of words.
     """
     from vizsla.index import Index
 
@@ -196,6 +196,6 @@ def verify(index: options.IndexFolder, as_json: options.Json = False) -> None:
             console.line(problem)
     else:
         with Index.open(index) as opened:
-            console.remark(f"all is well: {count_documents(opened)}, every file as it was written")
+            console.remark(f"no damage found: {count_documents(opened)}, all checksums match")
     if problems:
         raise typer.Exit(_DAMAGED)

@@ -26,7 +26,7 @@ def compare(
     models: Annotated[list[str] | None, options.several_models("The models; the first is the baseline.")] = None,
     indexes: Annotated[
         list[str] | None,
-        options.index_option("An index that is there: NAME=INDEX, or NAME@DATASET=INDEX; repeatable."),
+        options.index_option("An existing index: NAME=INDEX, or NAME@DATASET=INDEX; repeatable."),
     ] = None,
     runs: Annotated[list[str] | None, options.run("A TREC run of any system: NAME=FILE, or NAME@DATASET=FILE.")] = None,
     split: options.Split = None,
@@ -42,7 +42,7 @@ def compare(
 ) -> None:
     """Compare models, indexes and runs, with significance tests.
 
-    Runs of models are kept, so that what was searched once is not searched again.
+    Runs of models are cached, so that nothing is searched twice.
     """
     from vizsla.datasets import open_datasets
     from vizsla.evaluation import CORRECTIONS, TESTS, Cache, compare, default_folder
@@ -86,7 +86,7 @@ def compare(
 
 
 def _read_runs(given: list[str], datasets: list[str]) -> dict[str, dict[str, Run]]:
-    """Runs by the names of their systems, then of their data sets."""
+    """Runs by system, then by data set."""
     from vizsla.runs import Run
 
     runs: dict[str, dict[str, Run]] = {}
@@ -104,7 +104,7 @@ def _read_runs(given: list[str], datasets: list[str]) -> dict[str, dict[str, Run
 
 
 def _open_indexes(given: list[str], datasets: list[str], opened: ExitStack) -> dict[str, dict[str, Retriever]]:
-    """Indexes by the names of their systems, then of their data sets; `opened` closes them."""
+    """Indexes by system, then by data set; `opened` closes them."""
     found: dict[str, dict[str, Retriever]] = {}
     for text in given:
         name, equals, location = text.partition("=")

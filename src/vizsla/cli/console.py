@@ -61,7 +61,7 @@ def line(text: str = "", style: str = "") -> None:
 
 
 def safe(text: str, max_length: int = 200) -> str:
-    """A text from outside for one line of output: control characters are escaped, and a long text is cut."""
+    """An untrusted text for one line of output: control characters are escaped, and a long text is cut."""
     return harmless(text[:max_length]) + ("…" if len(text) > max_length else "")
 
 
@@ -173,13 +173,13 @@ def parse_depths(text: str) -> list[int]:
 
 
 def need(package: str, extra: str) -> None:
-    """Refuse to go on without an optional package; the sentence says how to get it."""
+    """Raise an error that says how to install an optional package, if it is missing."""
     if importlib.util.find_spec(package) is None:
         raise VizslaError(f"this needs {package}, which is not installed; get it with: pip install 'vizsla[{extra}]'")
 
 
 def check_name(kind: str, name: str, names: Iterable[str]) -> None:
-    """Refuse a name that is not one of `names`, before the work begins; `kind` says in the message what it names."""
+    """Refuse a name that is not one of `names`, before the work begins; `kind`: the word for it in the message."""
     if name not in (known := tuple(names)):
         raise UnknownNameError(kind, name, known)
 

@@ -1,4 +1,4 @@
-"""vizsla datasets: well-known data sets, which of them are on this machine, how to get the others, and their sizes."""
+"""vizsla datasets: list well-known data sets, download them, and count their documents."""
 
 from __future__ import annotations
 

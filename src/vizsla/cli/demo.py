@@ -54,7 +54,7 @@ def demo(
 
 
 def _demo_folder() -> Path:
-    """A folder that stays after the demo, so that its index can be served: in the user's cache if that can be used."""
+    """A folder that remains after the demo, so that its index can be served; in the user's cache if possible."""
     from vizsla.cache import cache_folder
 
     folder = cache_folder("demo")
@@ -71,7 +71,7 @@ def _docstrings() -> Iterator[Document]:
 
     files = library_files()
     done = 0
-    gc.disable()  # looking for circles in syntax trees takes a quarter of the time, and there are none
+    gc.disable()  # searching syntax trees for reference cycles takes a quarter of the time, and there are none
     try:
         with console.progress("Indexing", len(files), "documents") as advance:
             for i, file in enumerate(files, 1):
@@ -103,7 +103,7 @@ def _show_command(verb: str, arguments: str) -> None:
 
 
 def _show_next_steps(folder: Path) -> None:
-    """The commands to try next; where there is a folder docs they run as they are."""
+    """The commands to try next; in a folder with a subfolder `docs` they can be run unchanged."""
     command, pages = _command(), sorted(Path("docs").glob("*.md"))
     files, document = ("docs", pages[0].name) if pages else ("FILES", "ID")
     console.remark(
@@ -125,7 +125,7 @@ def _short(folder: Path) -> str:
 
 
 def _missing_server() -> str:
-    """What to install first, if the server is not there."""
+    """A note on what to install first, if the server's packages are missing."""
     missing = importlib.util.find_spec("fastapi") is None
     return "      # first: pip install 'vizsla[server]'" if missing else ""
 

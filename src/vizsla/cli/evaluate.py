@@ -1,4 +1,4 @@
-"""vizsla eval: how good a model, an index or a run is, on judgements or on questions with answers."""
+"""vizsla eval: evaluate a model, an index or a run on judgements or on questions with answers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def evaluate(
     has the texts.
     """
     if run is not None and (combine or search_params):
-        raise VizslaError("--combine and --search-params are for searching; a run has been searched already")
+        raise VizslaError("--combine and --search-params are for searching; --run evaluates an existing run")
     search_options: SearchChoices = {"combine": combine, "search_params": search_params}
     if all(map(is_question_file, sets)):
         if output is not None or split is not None:
@@ -88,7 +88,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _System:
-    """What is evaluated: a model in a new index, an index, or a run; and how the index is searched."""
+    """The system to evaluate: a model in a new index, an index, or a run; and how the index is searched."""
 
     model: str
     index: str | None
@@ -109,7 +109,7 @@ def _evaluate_dataset(
     system: _System, name: str, split: str | None, measures: str | None, convention: str, data: Path | None,
     writes_run: bool,
 ) -> tuple[list[dict[str, Any]], Run]:  # fmt: skip
-    """The results on each part of a data set, with their mean where there are several; and the last run."""
+    """The results on each part of a data set, with their mean if there are several; and the last run."""
     from vizsla.datasets import open_datasets
     from vizsla.evaluation import CONVENTIONS
 

@@ -100,12 +100,12 @@ def _check(
 
 def _named(output: Path | None) -> Path:
     if output is None:
-        raise VizslaError("say with -o where to write")
+        raise VizslaError("name the output with -o")
     return output
 
 
 def _write_queries(index: Index, format: str, query: str | None, queries: Path | None, output: Path, k: int) -> None:
-    """Write topics for engines of terms, or bodies of search requests; that of a single query is for people to read."""
+    """Write topics for term-based engines, or bodies of search requests; that of a single query is pretty-printed."""
     import json
 
     from vizsla.backends import search_bodies, write_bodies, write_topics

@@ -44,7 +44,7 @@ def fuse(
     if len(runs) < 2:
         raise VizslaError("fusion needs at least two runs")
     if (weights or tune) and not fusion.takes_weights:
-        raise VizslaError("{fusion.name} takes no weights")
+        raise VizslaError(f"{fusion.name} takes no weights")
     if weights and tune:
         raise VizslaError("give --weights or --tune, not both")
     console.check_output(output, *runs)

@@ -42,7 +42,7 @@ def index(
         typer.Argument(metavar="SOURCE...", help="Files (also .gz, .xz, .zst) or folders; - is standard input."),
     ] = None,
     parts: Annotated[
-        Path | None, typer.Option("--from", metavar="DIR", help="Take all parts in a folder, which encode wrote.")
+        Path | None, typer.Option("--from", metavar="DIR", help="Combine the parts that encode wrote to this folder.")
     ] = None,
     model: Annotated[
         str | None, options.model('A name, a saved model, or a sum: "bm25 + 0.5 * minilm"; default: bm25.')
@@ -108,7 +108,7 @@ def _index_parts(folder: Path, output: Path, model: str | None, overwrite: bool,
 
 
 def _readable(sources: list[Source], model: Model, splitter: Splitter | None) -> list[Mapping[str, Any]]:
-    """The contents the index will hold. Documents that cannot be read are left out here and refused when added."""
+    """The contents of the future index. Documents that cannot be read are skipped here and refused when added."""
     documents = (d for source in sources for d in source.documents())
     readable = (d for d in documents if model.problem(d.with_fields(model.fields).content) is None)
     parts = readable if splitter is None else (p for d in readable for p in splitter.passages(d))
@@ -130,13 +130,13 @@ def report(index: Collection, added: Added, seconds: float) -> None:
 
 
 def _report_empty(added: Added) -> None:
-    """Name the first document without a word to search for, and count the others."""
+    """Name the first document without searchable words, and count the others."""
     if not added.empty:
         return
     first = added.empty[0]
     place = f"{first.origin.file}:{first.origin.line}: " if first.origin else ""
     others = f" ({console.count(len(added.empty), 'such document')})" if len(added.empty) > 1 else ""
-    console.remark(f"{place}the document {first.id!r} has no words to be found by{others}; it is stored anyway")
+    console.remark(f"{place}the document {first.id!r} has no searchable words{others}; it is stored anyway")
 
 
 @options.spread
@@ -166,7 +166,7 @@ def add(
 def encode(
     *,
     sources: options.Sources,
-    output: Annotated[Path, options.output("The part to write, .parquet; a stopped run goes on where it was.")],
+    output: Annotated[Path, options.output("The part to write, .parquet; an interrupted run continues.")],
     model: Annotated[str, options.model('A name, a saved model, or a sum: "bm25 + 0.5 * minilm".')] = "bm25",
     shard: Annotated[
         str, typer.Option("--shard", metavar="I/N", help="Which shard, as in 3/20; every machine reads all sources.")
@@ -181,8 +181,8 @@ def encode(
 ) -> None:
     """Encode one shard of documents, on one of many machines.
 
-    Run it on many machines, each with another shard of the same sources, and put the parts together with vizsla index
-    --from. A run that was stopped goes on with the same command.
+    Run it on many machines, each with another shard of the same sources, and combine the parts with vizsla index
+    --from. The same command continues an interrupted run.
     """
     from vizsla.datasets import Document
     from vizsla.index import Shard, encode_shard
@@ -190,7 +190,7 @@ def encode(
 
     console.need("pyarrow", "parquet")
     if output == console.STANDARD_OUTPUT:
-        raise VizslaError("- is standard output, and a stopped run goes on with a file; name one")
+        raise VizslaError("- is standard output, but an interrupted run can only continue a file; name one")
     console.check_output(output)
     which = Shard.parse(shard)
     parsed = parse_model(model)

@@ -38,7 +38,7 @@ def interleave(
     data: options.Data = None,
     as_json: options.Json = False,
 ) -> None:
-    """Show which runs complement each other: interleave every two.
+    """Show which runs complement each other: interleave each pair.
 
     Each pair of runs is interleaved in both orders and evaluated, which shows whether one finds what the other misses.
     Then, as in the RepBERT paper, the consistency of each run with a reference run.
@@ -89,16 +89,16 @@ def _read(runs: list[str]) -> dict[str, Run]:
 
 def _check_depths(k: int, pool_depth: int, measures: list[Measure]) -> None:
     if pool_depth < 1:
-        raise VizslaError(f"--pool-depth, how deep the reference is looked into, must be 1 or more, not {pool_depth}")
+        raise VizslaError(f"--pool-depth, the depth of the reference run, must be 1 or more, not {pool_depth}")
     if k < 1:
         raise VizslaError(f"-k, the depth of interleaved runs, must be 1 or more, not {k}")
     deeper = next((m for m in measures if m.cutoff and m.cutoff > k), None)
     if deeper is not None:
-        raise VizslaError(f"{deeper} looks deeper than interleaved runs are, {k}; give a larger -k")
+        raise VizslaError(f"{deeper} needs more than the {k} documents of interleaved runs; give a larger -k")
 
 
 def _reference(given: str | None, runs: dict[str, Run]) -> tuple[str, Run]:
-    """The run that consistency is measured with: one of the runs, or one more from a file."""
+    """The reference run of consistency: one of the runs, or another one from a file."""
     from vizsla.runs import Run
 
     if given is None:

@@ -31,7 +31,7 @@ KINDS = {
     "trained-kind": "vizsla.training.kind:TRAINED_KINDS",
     "location": "vizsla.retrievers.locations:LOCATIONS",
 }
-"""Everything that has a name and options: where its registry is."""
+"""The registry of each kind of thing that has a name and options."""
 
 
 Kind = Annotated[str, typer.Option("--kind", metavar="KIND", help=f"What to list: {', '.join(KINDS)}.")]
@@ -65,7 +65,7 @@ def show(
 
 
 def _check_other_kinds(name: str, kind: str) -> None:
-    """Say so if a name is of another kind."""
+    """Raise an error that names the right kind, if a name is of another kind."""
     for other in KINDS:
         with suppress(VizslaError):
             found = name in _registry(other)
@@ -162,10 +162,10 @@ def save(
     output: Annotated[Path, options.output("The folder to write.")],
     as_json: options.Json = False,
 ) -> None:
-    """Write a model to a folder of its own.
+    """Save a model to a folder.
 
-    Its networks and a model card are in it. A SPLADE or a uniCOIL is also written as SparseEncoder of
-    sentence-transformers opens it.
+    The folder gets its networks and a model card. A SPLADE or a uniCOIL is also written in the layout of
+    sentence-transformers' SparseEncoder.
     """
     from vizsla.models import parse_model
     from vizsla.models.saving import save_model
@@ -178,7 +178,7 @@ def save(
     if as_json:
         console.print_json({"folder": str(output), "model": parsed.name, "sparse_encoder": opens})
         return
-    also = "; SparseEncoder opens it, too" if opens else ""
+    also = "; SparseEncoder can open it as well" if opens else ""
     console.remark(f"{console.safe(parsed.name)} written to {console.safe(str(output))}{also}")
 
 
@@ -191,7 +191,7 @@ def average(
     models: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Models trained from the same start.")],
     corpus: Annotated[
         list[str],
-        typer.Option("--corpus", metavar="SOURCE", help="Some documents that the scales of 8 bits are fitted on."),
+        typer.Option("--corpus", metavar="SOURCE", help="Some documents to calibrate the 8-bit quantisation with."),
     ],
     output: Annotated[Path, options.output("The folder of the new model.")],
     as_json: options.Json = False,
@@ -215,8 +215,8 @@ def average(
 def fit(index: options.IndexFolder) -> None:
     """Fit the weights of a sum to the documents of an index.
 
-    No queries and no judgements are needed. Nothing is indexed again. auto(bm25, minilm) is fitted to its first
-    documents; do it again when there are many others. To choose weights by judged queries, see vizsla tune.
+    No queries or judgements are needed, and nothing is indexed again. auto(bm25, minilm) is fitted to the first
+    documents of an index; fit it again after adding many others. To choose weights on judged queries, see vizsla tune.
     """
     from vizsla.index import Index
 
@@ -224,7 +224,7 @@ def fit(index: options.IndexFolder) -> None:
         before = _weights(opened.model)
         after = _weights(opened.fit_weights())
     console.remark(f"before: {before}")
-    console.remark(f"now:    {after}" if after != before else "the weights are as before")
+    console.remark(f"now:    {after}" if after != before else "the weights have not changed")
 
 
 def _weights(model: Model) -> str:

@@ -156,7 +156,7 @@ MinScore = Annotated[
 Facets = Annotated[
     str | None, typer.Option("--facets", metavar="FIELD,...", help="Count the values of fields over all matches.")
 ]
-Like = Annotated[str | None, typer.Option("--like", metavar="ID", help="Instead of a query: documents like this one.")]
+Like = Annotated[str | None, typer.Option("--like", metavar="ID", help="Find documents similar to this one.")]
 Threads = Annotated[
     int | None, typer.Option("--threads", metavar="N", help="With --queries: how many threads; default: all.")
 ]
@@ -182,7 +182,7 @@ Limit = Annotated[
     int | None, typer.Option("--limit", metavar="N", help="Use only the first N questions of each file or data set.")
 ]
 PoolDepth = Annotated[
-    int, typer.Option("--pool-depth", metavar="N", help="Consistency: how deep the reference run is looked into.")
+    int, typer.Option("--pool-depth", metavar="N", help="Consistency: how many documents of the reference run count.")
 ]
 Data = Annotated[
     Path | None, typer.Option("--data", metavar="DIR", help="The folder with data sets; default: $VIZSLA_DATA.")
@@ -197,7 +197,7 @@ Workers = Annotated[
     typer.Option(
         "--workers",
         metavar="N",
-        help="How many threads or processes analyse documents; default: as many as are of use.",
+        help="How many threads or processes analyse documents; default: as many as are useful.",
     ),
 ]
 VectorIndex = Annotated[
@@ -211,7 +211,7 @@ VectorIndex = Annotated[
 Store = Annotated[bool, typer.Option("--store/--no-store", help="Store the texts, to show, rerank or export them.")]
 Positions = Annotated[
     bool | None,
-    typer.Option("--positions/--no-positions", help="Store where words stand, so that phrases are found fast."),
+    typer.Option("--positions/--no-positions", help="Store the positions of words, so that phrase queries are fast."),
 ]
 
 # Files of documents, described once for all commands that read them
@@ -245,7 +245,7 @@ class FileOptions:
     ] = None
 
     def find(self, paths: list[str], fields: Sequence[str] = ()) -> list[Source]:
-        """The sources at these paths; a remark says what was guessed, inferred or skipped."""
+        """The sources at these paths; prints what was guessed, inferred or skipped."""
         from vizsla.datasets import Source
 
         reading = self._reading()
@@ -268,7 +268,7 @@ class SourceOptions(FileOptions):
 
     delimiter: Annotated[
         str | None,
-        typer.Option("--delimiter", metavar="CHAR", help="What separates columns of csv or tsv; else guessed."),
+        typer.Option("--delimiter", metavar="CHAR", help="The separator of csv or tsv; default: guessed."),
     ] = None
     types: Annotated[
         str | None,
@@ -298,7 +298,7 @@ class PassageOptions:
     """How documents are split into passages, if they are."""
 
     passages: Annotated[
-        int | None, typer.Option("--passages", metavar="WORDS", help="Split texts into passages of so many words.")
+        int | None, typer.Option("--passages", metavar="WORDS", help="Split texts into passages of this many words.")
     ] = None
     overlap: Annotated[int, typer.Option("--overlap", metavar="WORDS", help="By how many words passages overlap.")] = 0
 
@@ -359,16 +359,16 @@ def check_outside(output: Path, sources: list[Source]) -> None:
         console.check_output(output, *(part.file.path for part in source.parts))
         only_corpus = len(source.parts) == 1 and source.parts[0].file.path.name.startswith("corpus.jsonl")
         if folder.is_dir() and not only_corpus and output.resolve().is_relative_to(folder.resolve()):
-            raise VizslaError(f"{output}: this file is inside of the source {folder}; write it elsewhere")
+            raise VizslaError(f"{output}: this file is inside the source {folder}; write it elsewhere")
 
 
 def passes_lines(model: Model, workers: int | None) -> bool:
-    """Whether JSON lines are passed on unread, because several workers read them, or a kernel does."""
+    """Whether JSON lines are passed on unparsed, because several workers or a kernel parse them."""
     return model.counts_words or (workers or 1) > 1
 
 
 def read_with_progress(sources: list[Source], title: str, *, raw: bool = False) -> Iterator[Document | RawLines]:
-    """The documents of sources, or with `raw` JSON lines not yet read, behind a progress bar over their bytes."""
+    """The documents of sources, or with `raw` unparsed JSON lines, with a progress bar over their bytes."""
     from vizsla.datasets import RawLines
 
     total = sum(s.bytes for s in sources)
@@ -390,7 +390,7 @@ def read_with_progress(sources: list[Source], title: str, *, raw: bool = False) 
 
 
 class SearchChoices(TypedDict):
-    """How an index is searched; None is its own way."""
+    """How an index is searched; None means the index's default."""
 
     combine: str | None
     search_params: str | None
@@ -408,12 +408,12 @@ def open_index(location: str | Path) -> Index:
     retriever = open_retriever(location)
     index = index_of(retriever)
     if index is None:
-        raise VizslaError(f"{location}: this needs an index in a folder, and {retriever.name} is something else")
+        raise VizslaError(f"{location}: this needs an index in a folder, but {retriever.name} is something else")
     return index
 
 
 def index_of(retriever: Retriever) -> Index | None:
-    """The index behind a retriever, for what only an index can tell; None for any other retriever."""
+    """The index behind a retriever, for features that only an index has; None for any other retriever."""
     from vizsla.index import Index, IndexView
 
     searched = retriever.index if isinstance(retriever, IndexView) else retriever
@@ -421,7 +421,7 @@ def index_of(retriever: Retriever) -> Index | None:
 
 
 def open_writable(location: str, memory: int | None = None) -> SearchableCollection:
-    """What can be written to at a location: an index in a folder, or a collection in Qdrant.
+    """The writable index at a location: an index in a folder, or a collection in Qdrant.
 
     `memory`: how many bytes writing to an index in a folder may take.
     """
@@ -454,7 +454,7 @@ def searched_with(
     threads: int | None = None,
     syntax: str | None = None,
 ) -> Retriever:
-    """A retriever with another model, query expansion or search parameters; itself where nothing is chosen."""
+    """A retriever with another model, query expansion or search parameters; unchanged if none is given."""
     from vizsla.index import IndexView
 
     choices = (model, expand, combine, search_params, approximate, threads, syntax)
@@ -465,7 +465,7 @@ def searched_with(
         from vizsla.retrievers.remote import RemoteView
 
         if not isinstance(retriever, RemoteView):
-            raise VizslaError(f"{retriever.name} is not an index, so its model and the way it is searched are fixed")
+            raise VizslaError(f"{retriever.name} is not an index, so its model and search parameters are fixed")
         if approximate is not None or threads is not None:
             raise VizslaError(f"{retriever.address}: a server takes neither --approximate nor --threads")
         return retriever.with_model(model, expand=expand, combine=combine, search_params=search_params, syntax=syntax)

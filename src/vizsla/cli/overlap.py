@@ -46,7 +46,7 @@ def overlap(
     truncated: Annotated[
         bool, typer.Option("--truncated", help="Rank-biased overlap: do not extrapolate beyond --rbo-depth.")
     ] = False,
-    k: Annotated[int, options.top_k("Overlap and consistency of how many documents.")] = 10,
+    k: Annotated[int, options.top_k("The depth of overlap and consistency.")] = 10,
     pool_depth: options.PoolDepth = 1000,
     pool_mrr: Annotated[
         bool,
@@ -119,7 +119,7 @@ def _figures(
 
 
 def _open_sets(sources: list[str], models: list[str], split: str | None, data: Path | None) -> list[QuestionSet]:
-    """Sets of queries, no two of one name."""
+    """Sets of queries with distinct names."""
     from vizsla.evaluation import QuestionSet
 
     if not sources:
@@ -128,7 +128,7 @@ def _open_sets(sources: list[str], models: list[str], split: str | None, data: P
         raise VizslaError("give at least two models, as in -m bm25,minilm; the first is the reference")
     sets = [QuestionSet.open(source, data, split) for source in sources]
     if len({queries.name for queries in sets}) < len(sets):
-        raise VizslaError("two sets of queries have the same name; results go by name, so each needs its own")
+        raise VizslaError("two sets of queries have the same name; give each its own, since results are listed by name")
     return sets
 
 
@@ -155,7 +155,7 @@ def _add_pool_mrr(results: list[dict[str, Any]], location: str, sets: list[Quest
 
 
 def _non_empty(run: Run) -> Run:
-    """A run without the queries that found nothing, as it is in a file."""
+    """A run without the queries that found nothing, like a run from a file."""
     return run.only({q for q, ranking in run.items() if len(ranking)})
 
 
@@ -181,7 +181,7 @@ def _show(results: list[dict[str, Any]]) -> None:
 
 
 def _show_sets(results: list[dict[str, Any]], sets: list[str], figure: str) -> None:
-    """A row for each system and a column for each set of queries: one figure, with the reference."""
+    """A table of one figure, with a row for each system and a column for each set of queries."""
     values = {(r["run"], r.get("query_set", "")): r["figures"][figure] for r in results}
     heads = [name or "(no name)" for name in sets]
     rows = []

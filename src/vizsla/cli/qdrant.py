@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 def upload(
     parts: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of all parts, which encode wrote.")],
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="As in qdrant://host:6333,host2:6333/my.")],
-    model: Annotated[str | None, options.model("Where the model of the parts is, if not by its name there.")] = None,
+    model: Annotated[str | None, options.model("The folder of the parts' model, if its name does not resolve.")] = None,
     shards: Annotated[
-        int | None, typer.Option("--shards", metavar="N", help="Of the collection; default: as the servers say.")
+        int | None, typer.Option("--shards", metavar="N", help="Shards of the collection; default: the server's.")
     ] = None,
     replicas: Annotated[
-        int | None, typer.Option("--replicas", metavar="N", help="Servers that have each document; default: theirs.")
+        int | None, typer.Option("--replicas", metavar="N", help="Copies of each document; default: the server's.")
     ] = None,
     parallel: Annotated[int, typer.Option("--parallel", metavar="N", help="Processes that send documents.")] = 1,
     drop_old: Annotated[
-        bool, typer.Option("--drop-old", help="Then remove the collections that had this name before.")
+        bool, typer.Option("--drop-old", help="Afterwards remove the earlier collections of this name.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace the collection even if it was changed meanwhile.")
+        bool, typer.Option("--force", help="Replace the collection even if it was changed in the meantime.")
     ] = False,
 ) -> None:
     """Fill a collection in Qdrant with documents.
 
     Encode them first, with any model: vizsla encode documents.jsonl -o parts/1.parquet
 
-    What has this name there is searched as before until all documents are uploaded; then the new collection takes its
-    place, and the old one is kept. An upload that was stopped goes on with the same command.
+    The existing collection of this name is searched until all documents are uploaded; then the new one replaces it, and
+    the old one is kept. The same command continues an interrupted upload.
     """
     console.need("pyarrow", "parquet")
     console.need("qdrant_client", "qdrant")
@@ -57,7 +57,7 @@ def _report_upload(report: UploadReport, address: str, seconds: float) -> None:
     if report.was_there:
         console.remark(f"{address}: the collection {report.base} has these {documents} already")
     else:
-        resumed = ", after an upload that was stopped" if report.resumed else ""
+        resumed = ", continuing an interrupted upload" if report.resumed else ""
         rate = report.documents / seconds if seconds else 0
         console.remark(f"{documents} in {seconds:.1f} s ({rate:,.0f}/s){resumed}: the collection {report.base}")
     if report.dropped:
@@ -73,17 +73,17 @@ THRESHOLD = 0.01
 def reweigh(
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="As in qdrant://host:6333,host2:6333/my.")],
     threshold: Annotated[
-        float, typer.Option("--threshold", metavar="SHARE", help="By how much the mean length must have moved.")
+        float, typer.Option("--threshold", metavar="SHARE", help="By how much the mean length must have changed.")
     ] = THRESHOLD,
     parallel: Annotated[int, typer.Option("--parallel", metavar="N", help="Processes that send documents.")] = 1,
     drop_old: Annotated[
-        bool, typer.Option("--drop-old", help="Then remove the collections that had this name before.")
+        bool, typer.Option("--drop-old", help="Afterwards remove the earlier collections of this name.")
     ] = False,
 ) -> None:
     """Renew the weights of documents after many changes.
 
     They depend on the mean length of documents, which was frozen when the collection was filled; vizsla info shows its
-    drift. Searches go on while a collection with new weights is made, which then takes the old one's place.
+    drift. Searches continue while a collection with new weights is built, which then replaces the old one.
     """
     console.need("qdrant_client", "qdrant")
     from vizsla.backends.qdrant.reweighing import reweigh as renew
@@ -97,7 +97,7 @@ def reweigh(
         documents = console.count(report.documents, "document")
         console.remark(f"{documents} in {seconds:.1f} s: the collection {report.base} (drift: {moved})")
     else:
-        console.remark(f"nothing to do: the mean length has not moved by {threshold:.2%} (drift: {moved})")
+        console.remark(f"nothing to do: the mean length has not changed by {threshold:.2%} (drift: {moved})")
     if report.dropped:
         console.remark(f"removed: {', '.join(report.dropped)}")
     elif report.renewed:

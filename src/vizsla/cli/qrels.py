@@ -1,4 +1,4 @@
-"""vizsla qrels: retrieved documents nobody has judged, as a sheet for people; and what their judgements change."""
+"""vizsla qrels: write unjudged documents to a sheet for people to judge, and evaluate with their judgements."""
 
 from __future__ import annotations
 

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from vizsla.models.generator import Sampling
 
 ENDINGS = (".jsonl", ".ndjson")
-_QUIET = 60.0  # seconds between two lines of progress where there is no terminal
+_QUIET = 60.0  # seconds between two lines of progress without a terminal
 
 
 @options.spread
 def generate(
     *,
     sources: options.Sources,
-    output: Annotated[Path, options.output("The file to write, .jsonl; a stopped run goes on where it was.")],
+    output: Annotated[Path, options.output("The file to write, .jsonl; an interrupted run continues.")],
     model: Annotated[str, options.model("A generator of queries: its folder or its name.")] = "doc2query-small",
     preset: Annotated[
         str, typer.Option("--preset", metavar="NAME", help="Sampling as in doct5query, doc2query, beir or genq.")
@@ -51,7 +51,7 @@ def generate(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the random numbers.")] = 0,
     batch: Annotated[
-        int, typer.Option("--batch", metavar="N", help="Documents that are generated for and written together.")
+        int, typer.Option("--batch", metavar="N", help="How many documents are processed and written at once.")
     ] = 64,
     fields: Annotated[
         str, typer.Option("--fields", metavar="NAME/...", help="The fields that the generator reads.")
@@ -62,7 +62,7 @@ def generate(
 ) -> None:
     """Generate queries for documents and write both.
 
-    This is docT5query: vizsla index reads the field queries. A run that was stopped goes on with the same command.
+    This is docT5query: vizsla index reads the field queries. The same command continues an interrupted run.
     """
     from vizsla.expansion import count_documents
     from vizsla.expansion import expand as run
@@ -86,7 +86,7 @@ def generate(
 
 
 def _sampling(preset: str, given: dict[str, float | None]) -> Sampling:
-    """The sampling of a preset, with what was given otherwise."""
+    """The sampling of a preset, overridden by the given options."""
     from vizsla.expansion import PRESETS
 
     console.check_name("preset", preset, PRESETS)
@@ -95,9 +95,9 @@ def _sampling(preset: str, given: dict[str, float | None]) -> Sampling:
 
 
 def _check_output(output: Path) -> None:
-    """Refuse an output that could not be gone on with, or read again."""
+    """Refuse an output that could not be continued or read again."""
     if output == console.STANDARD_OUTPUT:
-        raise VizslaError("- is standard output, and a stopped run goes on with a file; name one")
+        raise VizslaError("- is standard output, but an interrupted run can only continue a file; name one")
     if output.suffix not in ENDINGS:
         raise VizslaError(f"{output}: JSON lines are written; name a file that ends in {' or '.join(ENDINGS)}")
     console.check_output(output)
@@ -129,7 +129,7 @@ def _expansion_progress(total: int) -> Iterator[Callable[[ExpansionReport], None
             if not done:
                 began = printed = now
             elif report.resumed and not has_said:
-                console.remark(f"going on after {console.count(report.resumed, 'document')}")
+                console.remark(f"continuing after {console.count(report.resumed, 'document')}")
                 has_said = True
             state = _state(report.documents, total, done / max(now - began, 1e-6) if done else 0.0)
             bar.update(task, completed=report.documents, state=state)
@@ -141,7 +141,7 @@ def _expansion_progress(total: int) -> Iterator[Callable[[ExpansionReport], None
 
 
 def _state(done: int, total: int, rate: float) -> str:
-    """How far it is, in words: '1,280 of 10,000 documents, 3.1/s, 0:46:52 left'."""
+    """The progress in words: '1,280 of 10,000 documents, 3.1/s, 0:46:52 left'."""
     state = f"{done:,} of {console.count(total, 'document')}"
     if not rate:
         return state
@@ -194,7 +194,7 @@ def filter(
     queries: Annotated[
         int | None, typer.Option("--queries", metavar="N", help="Use only the first N queries of each document.")
     ] = None,
-    scores: Annotated[bool, typer.Option("--scores", help="Write the scores, too, as the field query_scores.")] = False,
+    scores: Annotated[bool, typer.Option("--scores", help="Also write the scores as the field query_scores.")] = False,
     precision: options.Precision = None,
     as_json: options.Json = False,
 ) -> None:

@@ -33,7 +33,7 @@ def recipes(
 
 
 def _checked(recipe: Recipe, data: Path | None, models: Path) -> Iterator[Finding | None]:
-    """The findings of a recipe; one that cannot be made here says why and is None, and the others go on."""
+    """The findings of a recipe; None, with a message, for one that cannot be checked on this machine."""
     from vizsla.errors import InputError, VizslaError
     from vizsla.recipes import check as run_recipe
 
@@ -48,7 +48,7 @@ def _checked(recipe: Recipe, data: Path | None, models: Path) -> Iterator[Findin
 
 def check(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[RECIPE]...", help="Recipes, by name or file; all unless named.")
+        list[str] | None, typer.Argument(metavar="[RECIPE]...", help="Recipes by name or file; default: all.")
     ] = None,
     data: Annotated[
         Path | None,

@@ -110,7 +110,7 @@ def nothing_found(retriever: Retriever, query: str, filter: str | None = None) -
     if here is None:
         return "nothing found"
     if isinstance(here, IndexView) and here.options.syntax is not None:
-        return "nothing found: no document meets the query"
+        return "nothing found: no document matches the query"
     return _why_nothing(here, query, filter)
 
 
@@ -121,21 +121,21 @@ def _why_nothing(index: SearchableCollection | IndexView, query: str, filter: st
     terms = list(dict.fromkeys(t.term for t in statistics))
     if not terms and not all(isinstance(part.component, SparseComponent) for part in model.parts):
         if filter is not None and index.search(query, 1):
-            return "nothing found: no document meets the filter"
+            return "nothing found: no document matches the filter"
         if any(isinstance(part.component, TokenMatchComponent) for part in model.parts):
             return f"nothing found: no document has a word of the query that {console.safe(model.name)} knows"
         return f"nothing found: {console.safe(model.name)} does not know any word of the query"
     if not terms:
         return "nothing found: the query has no words after analysis (stop words and punctuation are removed)"
     if any(t.documents for t in statistics):
-        return "nothing found: no document that meets the filter has any word of the query"
+        return "nothing found: no document that matches the filter has any word of the query"
     more = f" and {len(terms) - _MAX_TERMS} more" if len(terms) > _MAX_TERMS else ""
     shown = ", ".join(console.safe(t) for t in terms[:_MAX_TERMS]) + more
     return f"nothing found: no document has any of these words: {shown}"
 
 
 def show_explanation(explanation: Explanation, doc_id: str) -> None:
-    """Print the explanation of a score as a tree of the scores it is the sum of."""
+    """Print the explanation of a score as a tree of its summands."""
     from rich.console import Console
     from rich.text import Text
     from rich.tree import Tree
@@ -187,7 +187,7 @@ def show_similar(retriever: Retriever, doc_id: str, k: int, filter: str | None, 
 
 
 def _similar(retriever: Retriever, doc_id: str, k: int, filter: str | None) -> tuple[str, Hits]:
-    """The query that a document makes, where it is known, and what it finds."""
+    """The query that was built from a document, if it is known, and the similar documents."""
     from vizsla.index import CollectionView
 
     if not isinstance(retriever, CollectionView):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vizsla.models import Reranker
     from vizsla.runs import Hits, PageOptions, Retriever, Run
 
-SHOWN, IN_A_RUN = 10, 1000  # how many results, unless the user says
+SHOWN, IN_A_RUN = 10, 1000  # default numbers of results
 RECALL_SAMPLE = 100  # queries that the recall of an approximate search is measured on
 
 
@@ -98,7 +98,7 @@ def search(
         elif query is None:
             prompt(retriever, SHOWN if k is None else k, filter)
         elif as_json:
-            retriever.search(query, 1, filter)  # the first search of a process loads or compiles what others reuse
+            retriever.search(query, 1, filter)  # warm up: the first search of a process loads what later ones reuse
             loading = time.perf_counter() - started
             answer = _as_json(chosen, query, SHOWN if k is None else k, loading)
             counts = {} if facets is None else {"facets": facets_as_json(retriever, facets, query, filter)}
@@ -134,7 +134,7 @@ def _check(
 
 
 def _page(offset: int, sort: str | None, collapse: str | None, min_score: float | None) -> PageOptions:
-    """The options that were given of which results to show."""
+    """The given options that select which results to show."""
     page: PageOptions = {}
     if offset:
         page["offset"] = offset
@@ -151,7 +151,7 @@ def _check_results(query: str | None, page: PageOptions, facets: str | None, lik
     """Refuse options of results that do not go together."""
     names = [f"--{name.replace('_', '-')}" for name in page] + (["--facets"] if facets is not None else [])
     if like is not None and (query is not None or reranks or names):
-        raise VizslaError("--like takes the place of a query; leave out the query, --rerank and options of its results")
+        raise VizslaError("--like replaces the query; leave out the query, --rerank and options of its results")
     if names and query is None:
         raise VizslaError(f"{names[0]} is for the results of one query; give a query")
     if reranks and ("sort" in page or "min_score" in page):
@@ -170,7 +170,7 @@ def _show(search: _Search, query: str, k: int) -> None:
 
 
 def _as_json(search: _Search, query: str, k: int, loading: float) -> dict[str, Any]:
-    """The results of a query: `milliseconds` are of the search alone, `loading_milliseconds` of all before it."""
+    """The results of a query; `milliseconds` is the time of the search, `loading_milliseconds` the time before it."""
     started = time.perf_counter()
     hits = search.hits(query, k)
     milliseconds = 1000 * (time.perf_counter() - started)
@@ -238,7 +238,7 @@ def explain(
 ) -> None:
     """Explain a document's score: what each query term adds.
 
-    Give the --filter of the search: rm3 expands a query from the documents that meet it.
+    Give the same --filter as in the search: rm3 expands a query from the documents that match it.
     """
     from vizsla.cli.results import show_explanation
 

@@ -19,9 +19,9 @@ def serve(
     indexes: Annotated[
         list[str] | None, typer.Argument(metavar="[DIR]...", help="Folders of indexes; NAME=DIR names one.")
     ] = None,
-    host: Annotated[str | None, typer.Option(help="Where to listen; default: 127.0.0.1, this machine alone.")] = None,
+    host: Annotated[str | None, typer.Option(help="Where to listen; default: 127.0.0.1, only this machine.")] = None,
     port: Annotated[int | None, typer.Option(help="Default: 8080; 0 takes a free one.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes that answer; default: 1.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Number of worker processes; default: 1.")] = None,
     write: Annotated[bool | None, typer.Option("--write", help="Let requests change the indexes.")] = None,
     keys: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Lines 'read KEY', 'judge KEY', 'write KEY'.")
@@ -34,21 +34,21 @@ def serve(
         list[str] | None, typer.Option(metavar="NAME=MODEL", help="A reranker that requests may name; repeatable.")
     ] = None,
     cors: Annotated[
-        list[str] | None, typer.Option(metavar="ORIGIN", help="A site whose pages may call; repeatable.")
+        list[str] | None, typer.Option(metavar="ORIGIN", help="A site whose pages may call the API; repeatable.")
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A name that this server is called by; repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="A host name of this server; repeatable.")
     ] = None,
     state: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where judgements and staged documents are kept.")
     ] = None,
     limits: Annotated[
-        str | None, typer.Option(metavar="NAME=N,...", help="What one request may ask for, as in k=100,seconds=5.")
+        str | None, typer.Option(metavar="NAME=N,...", help="Limits of one request, as in k=100,seconds=5.")
     ] = None,
     no_judging: Annotated[bool, typer.Option("--no-judging", help="Take no judgements.")] = False,
     no_mcp: Annotated[bool, typer.Option("--no-mcp", help="No tools for agents at /mcp.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No line for each request.")] = False,
-    log_texts: Annotated[bool | None, typer.Option("--log-texts", help="Log queries and ids, too.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not log requests.")] = False,
+    log_texts: Annotated[bool | None, typer.Option("--log-texts", help="Also log queries and ids.")] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings in a TOML file.")] = None,
 ) -> None:
     """Serve indexes: an HTTP API, and a page to search with."""
@@ -107,10 +107,10 @@ def _run(settings: Settings) -> None:
 def mcp(
     indexes: Annotated[list[str], typer.Argument(metavar="DIR...", help="Folders of indexes; NAME=DIR names one.")],
 ) -> None:
-    """Let an assistant search indexes, by MCP on standard input.
+    """Let an assistant search indexes through MCP on standard input.
 
-    An assistant that knows the Model Context Protocol starts this command itself: name it in its settings. It can
-    search, read documents and explain scores, and it can change nothing. It sees new commits.
+    An assistant that supports the Model Context Protocol starts this command itself: add it to its settings. It can
+    search, read documents and explain scores, but not change anything. It sees new commits.
     """
     console.need("mcp", "mcp")
     from vizsla.server.hosting import Hosting, check_hosting

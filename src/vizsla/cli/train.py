@@ -76,7 +76,7 @@ def train(
 
 
 def _recipe(name: str, output: Path, changes: Sequence[str], resume: bool) -> TrainingRecipe:
-    """The recipe with its changes; that of the stopped run to resume."""
+    """The recipe with its changes, or that of the interrupted run to resume."""
     from vizsla.training import load_training_recipe, resumed_recipe
 
     recipe = load_training_recipe(name)
@@ -90,12 +90,12 @@ def training_inputs(
     dev: list[Path],
     reading: options.FileOptions,
 ) -> TrainingInputs:
-    """What there is to learn from."""
+    """The training data."""
     from vizsla.datasets import BeirDataset
     from vizsla.training import TrainingInputs
 
     if corpus and not recipe.make().reads_corpus:
-        console.remark(f"{recipe.name} learns from the documents of its data sets; --corpus is not read")
+        console.remark(f"{recipe.name} learns from the documents of its data sets; --corpus is ignored")
     documents = None
     if corpus:
         sources = reading.find(corpus)
@@ -178,7 +178,7 @@ def show_line(line: dict[str, Any]) -> None:
 
 
 def speed_text(tokens: float, tflops: float = 0.0) -> str:
-    """How many tokens a second are trained on, and how many operations, where they are a tenth of a TFLOP or more.
+    """Tokens per second and, from a tenth of a TFLOP/s on, operations per second.
 
     >>> speed_text(312.4, 0.02), speed_text(48_700, 0.31), speed_text(1_250_000, 182.3)
     ('312 tokens/s', '48.7 k tokens/s  0.3 TFLOP/s', '1,250 k tokens/s  182.3 TFLOP/s')
@@ -208,7 +208,7 @@ def adapt(
         str, typer.Option("--negatives", metavar="MODEL", help="A model whose best documents are hard negatives.")
     ] = "",
     teacher: Annotated[
-        str, typer.Option("--teacher", metavar="MODEL", help="A cross-encoder or model whose scores are learnt (GPL).")
+        str, typer.Option("--teacher", metavar="MODEL", help="A cross-encoder or model to learn scores from (GPL).")
     ] = "",
     dev: Annotated[
         list[Path] | None,
@@ -242,7 +242,7 @@ def adapt(
 def _adaptation(
     output: Path, model: str, generator: str, negatives: str, teacher: str, changes: list[str], resume: bool
 ) -> TrainingRecipe:
-    """The recipe that fits the model; that of the stopped run to resume."""
+    """The recipe that fits the model, or that of the interrupted run to resume."""
     from vizsla.training import adaptation_recipe, resumed_recipe
 
     if resume:

@@ -1,4 +1,4 @@
-"""vizsla tune: k1, b and weights chosen on a dev split; or the weight of one model in a sum."""
+"""vizsla tune: tune k1, b and weights on a dev split, or the weight of one model in a sum."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def tune(
     """Tune k1, b and the weights of a model on a dev split.
 
     On a data set: k1, b and the weights of fields and sums; documents are indexed once. With --index: the weight of
-    the second of two models, on data sets or questions with answers, by rescoring what either model retrieves.
+    the second of two models, on data sets or questions with answers, by rescoring the documents that either retrieves.
     """
 
     if index is not None:
@@ -87,12 +87,12 @@ def tune_parameters(
     if test_split == split:
         console.remark(f"Figures on {test_split!r} after tuning on it say nothing about other queries")
     model = parse_model(name)
-    expression(model)  # a model that cannot be written down is refused before it is tuned
+    expression(model)  # an error now, before tuning, if the model cannot be written as an expression
     varied = [Parameter.parse(s) for s in settings] if settings else tunable_parameters(model)
     if not varied:
         raise VizslaError(f"{name} has neither k1 and b nor weights; name an option to vary, as in --set option=1,2,3")
     for parameter in varied:
-        with_parameter(model, parameter.name, parameter.values[-1])  # what cannot be varied is refused before indexing
+        with_parameter(model, parameter.name, parameter.values[-1])  # an error now, before indexing, if it has none
     with (
         tempfile.TemporaryDirectory(prefix="vizsla-") as folder,
         Index.create(Path(folder) / "index", model, store=model.needs_texts) as index,
@@ -171,7 +171,7 @@ def tune_weight(
     location: str, sources: list[str], model: str | None, measure: str | None, weights: str | None, depth: int,
     regex: bool, split: str, limit: int | None, data: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Try weights for the second model of a sum, and print what each gains and which is best."""
+    """Try weights for the second model of a sum, and print the gain of each and the best."""
     from vizsla.evaluation import QuestionSet, choose_weight
     from vizsla.models import parse_model
 

@@ -24,8 +24,8 @@ def recall(
             help="Parameters to measure, as in nprobe=64. Repeat it.",
         ),
     ] = None,
-    k: Annotated[int, options.top_k("The recall of how many results.")] = 10,
-    model: Annotated[str | None, options.model("The dense model of the index, where its model is a sum.")] = None,
+    k: Annotated[int, options.top_k("The number of results whose recall is measured.")] = 10,
+    model: Annotated[str | None, options.model("The dense model to measure, if the index has a sum of models.")] = None,
     batch_size: Annotated[
         int, typer.Option("--batch-size", metavar="N", help="How many queries are searched at a time.")
     ] = 1,
@@ -33,7 +33,7 @@ def recall(
 ) -> None:
     """Measure recall and speed of approximate vector search.
 
-    Recall is the share of the exact top k that is found. The exact search is over the same vectors, as they are stored.
+    Recall is the share of the exact top k that is found. The exact search uses the same stored vectors.
     """
     from vizsla.datasets import read_queries
     from vizsla.index import Index, measure_recall
@@ -66,7 +66,7 @@ def recall(
 
 
 def _bytes(place: int, facts: dict[str, int]) -> str:
-    """What a search reads: the vectors and, unless it is the exact search in the first row, the vector index."""
+    """The bytes a search reads: the vectors and, except for the exact search in the first row, the vector index."""
     vectors, structure = console.size(facts["vector_bytes"]), facts["structure_bytes"]
     return f"{vectors} + {console.size(structure)}" if place and structure else vectors
 

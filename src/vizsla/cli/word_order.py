@@ -54,7 +54,7 @@ def word_order(
 
 
 def _open(sources: list[str], data: Path | None, split: str | None, limit: int | None) -> list[QuestionSet]:
-    """Sets of questions, no two of one name."""
+    """Sets of questions with distinct names."""
     from vizsla.evaluation import QuestionSet
 
     if limit is not None and limit < 1:
@@ -63,7 +63,7 @@ def _open(sources: list[str], data: Path | None, split: str | None, limit: int |
     names = [questions.name for questions in sets]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise VizslaError(f"two sets of questions are called {twice!r}; results go by name, so each needs its own")
+        raise VizslaError(f"two sets of questions are called {twice!r}; give each its own name")
     return sets
 
 

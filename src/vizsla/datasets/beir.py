@@ -21,7 +21,7 @@ def is_beir(folder: Path) -> bool:
 
 
 class TrainingDocuments(NamedTuple):
-    """The documents to train a query with: positives answer it, hard negatives only look as if they did.
+    """The training documents of a query: positives answer it, hard negatives only look relevant.
 
     `negatives` is None if the data set does not name them.
     """

@@ -1,4 +1,4 @@
-"""Downloads of data sets: they resume where they broke off, are verified, and appear only when they are complete."""
+"""Download data sets: downloads are resumed and verified, and appear only when they are complete."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _silent(done: int, total: int) -> None:
 
 
 def fetch(entry: DatasetEntry, root: Path, progress: DownloadProgress = _silent) -> Path:
-    """Download a data set into a folder inside `root` and return that folder; one that exists stays as it is."""
+    """Download a data set into a folder inside `root` and return that folder; an existing one is not changed."""
     target = root / entry.name
     if target.exists():
         return target
@@ -93,7 +93,7 @@ def _receive(source: Download, part: Path, progress: DownloadProgress) -> None:
             raise
         if e.headers.get("Content-Range", "").rpartition("/")[2] == str(received):
             return  # the file is complete
-        part.unlink()  # the part is of another file
+        part.unlink()  # the partial download belongs to another file
         _receive(source, part, progress)
         return
     with response:

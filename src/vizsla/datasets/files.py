@@ -1,4 +1,4 @@
-"""Text files line by line, plain or compressed, with errors that name file and line; pipes as temporary files."""
+"""Read text files line by line, plain or compressed, with errors that name file and line; pipes are spooled."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def decompressed(raw: IO[bytes]) -> RawIOBase:
 
 
 class _Decompressed(RawIOBase):
-    """A stream whose damage is an OSError, whatever decompresses it."""
+    """A stream that raises OSError for damaged data, whichever library decompresses it."""
 
     def __init__(self, stream: Any, error: type[Exception]) -> None:
         self._stream, self._error = stream, error
@@ -164,7 +164,7 @@ def read_lines(
 ) -> Iterator[tuple[int, str]]:
     """The lines of a text file, numbered from 1; with `universal`, a single carriage return also ends a line.
 
-    A line of more bytes than a document may have is refused before it is read to its end.
+    A line that is longer than a document may be is refused before it is read completely.
     """
     file = InputFile.of(source)
     number, max_bytes = 0, file.max_document
@@ -235,7 +235,7 @@ def parse_line(line: str, source: Path | InputFile, number: int) -> Any:
 
 
 def check_surrogates(value: Any, file: InputFile, number: int) -> None:
-    """Refuse a value with half a surrogate pair, which is not a character and cannot be stored."""
+    """Refuse a value with a lone surrogate, which is not a character and cannot be stored."""
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:

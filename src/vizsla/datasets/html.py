@@ -42,7 +42,7 @@ def tidied(text: str) -> str:
 
 
 class _Page:
-    """A parser that goes through a page once. An end that is missing is searched for only once, so time is linear."""
+    """A parser that reads a page in one pass. A missing end is searched for only once, so it takes linear time."""
 
     def __init__(self, source: str) -> None:
         self.title: list[str] = []
@@ -159,7 +159,7 @@ _Line = list[_Piece]
 
 
 def _blocks(source: str) -> Iterator[tuple[bool, str]]:
-    """Code between fences as it is, and what is between such code; each with whether it is code."""
+    """Fenced code blocks, unchanged, and the text between them; each with whether it is code."""
     lines = source.splitlines()
     last_end = next((n for n in range(len(lines) - 1, -1, -1) if "-->" in lines[n]), -1)
     prose: list[_Line] = []
@@ -191,9 +191,9 @@ def _closes(line: str, fence: str) -> bool:
 
 
 def _pieces(line: str, in_comment: bool, ends_later: bool) -> tuple[_Line, bool]:
-    """A line without comments, and whether one goes on in the next line.
+    """A line without comments, and whether a comment continues in the next line.
 
-    A comment that nothing ends hides nothing: what looks like its start is text. As in HTML, `<!-->` is a whole one.
+    An unterminated comment hides nothing: its start is treated as text. As in HTML, `<!-->` is a complete comment.
     """
     found: _Line = []
     at = 0

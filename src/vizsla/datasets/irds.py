@@ -1,8 +1,8 @@
 """Data sets of the package ir_datasets by name: `irds:beir/scifact/test`.
 
-Such a data set is written once into the user's cache, in BEIR's layout, and read from there: so whatever takes a source
-of documents, a file of queries or a data set takes it, and several processes may read it. `irds:NAME#FIELD` names the
-field that is the text of queries, as in `irds:disks45/nocr/trec-robust-2004#title`.
+Such a data set is written once to the user's cache in BEIR's layout and read from there. It can therefore be used
+wherever a source of documents, a file of queries or a data set is expected, and by several processes. `irds:NAME#FIELD`
+names the field that is the text of queries, as in `irds:disks45/nocr/trec-robust-2004#title`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from vizsla.cache import cache_folder
 from vizsla.errors import InputError, MissingPackageError
 
 SCHEME = "irds:"
-_VERSION = "2"  # of what is written; a change of it needs another number
+_VERSION = "2"  # of the written files; increment it when they change
 _BEIR_QUERIES = {"trec-robust04": "description", "disks45/nocr/trec-robust-2004": "description"}
-"""The field of queries that BEIR has, where ir_datasets has another by default."""
+"""The query field that BEIR uses, for data sets in which ir_datasets has another default."""
 
 
 def beir_folder(source: str | Path) -> Path:
-    """A path as it is; for `irds:NAME` the folder that holds the data set in BEIR's layout.
+    """The given path, or for `irds:NAME` the folder with the data set in BEIR's layout.
 
     >>> beir_folder("data/scifact").name
     'scifact'
@@ -63,11 +63,11 @@ def _load(name: str, key: str) -> Any:
     try:
         return ir_datasets.load(key)
     except KeyError:
-        raise InputError("ir_datasets knows no data set of this name; its site lists them", file=name) from None
+        raise InputError("ir_datasets has no data set of this name; its site lists them", file=name) from None
 
 
 def _write(dataset: Any, name: str, folder: Path) -> None:
-    """Write a data set next to its place first, so that it is there whole or not at all."""
+    """Write a data set to a temporary folder first, so that it appears complete or not at all."""
     has = {part: getattr(dataset, f"has_{part}")() for part in ("docs", "queries", "qrels")}
     if not any(has.values()):
         raise InputError("this data set has neither documents nor queries; name a part of it", file=name)
@@ -86,9 +86,9 @@ def _write(dataset: Any, name: str, folder: Path) -> None:
                     file.writelines(["query-id\tcorpus-id\tscore\n", *rows])
         except InputError:
             raise
-        except Exception as e:  # what it raises when a download fails, or its terms were not accepted, has no one type
+        except Exception as e:  # errors of failed downloads and unaccepted terms have no common type
             reason = " ".join(str(e).split()) or type(e).__name__
-            raise InputError(f"ir_datasets cannot give this data set ({reason})", file=name) from None
+            raise InputError(f"ir_datasets cannot provide this data set ({reason})", file=name) from None
         with suppress(OSError):  # another process was faster
             written.rename(folder)
     if not folder.is_dir():
@@ -109,7 +109,7 @@ def _document(item: Any) -> dict[str, Any]:
     """A document as BEIR's layout has it: an id, a text, and its other fields of plain values."""
     fields = _plain_fields(item, "doc_id")
     if "text" not in fields:
-        both = "title" in fields and "body" in fields  # else the text has the title once more
+        both = "title" in fields and "body" in fields  # otherwise the text would repeat the title
         fields["text"] = fields.pop("body") if both else item.default_text()
     return {"_id": item.doc_id, **fields}
 

@@ -1,8 +1,8 @@
 """Kernels that read plain JSON lines: objects with the same keys in the same order, texts where texts are expected.
 
-They read what Python's `json` reads, and leave everything else to it: `locate` gives up at the first line that is not
-plain, and `decode` at the first text that is not valid. Of other values they find where they end. None of them holds
-the GIL.
+They accept only what Python's `json` accepts, and leave everything else to it: `locate` gives up at the first line that
+is not plain, and `decode` at the first invalid text. Of other values they only find the end. None of them holds the
+GIL.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ NOT_PLAIN = -1
 
 @njit("const uint8[:], int64, int64, int64, int64, int64[:]")
 def cut_lines(data, at, end, max_lines, max_bytes, found):
-    """Take complete lines from `at` on, at most so many, and none after so many bytes.
+    """Find complete lines from `at` on: at most `max_lines`, and none that starts after `max_bytes` bytes.
 
-    Puts into `found` where they end, how many they are, the bytes of the longest, its line end included, and whether
-    more lines would not change that.
+    Writes to `found` where they end, their number, the length of the longest with its line end, and whether this is
+    final: more lines would not change it.
     """
     start, lines, longest, stop, full = at, 0, 0, at, 0
     for x in range(at, end):
@@ -84,7 +84,7 @@ def _value_end(data, at, end):
 
 @njit
 def _is_key(data, at, end, keys, first, last):
-    """Whether a key stands at `at`, in quotes."""
+    """Whether there is a key in quotes at `at`."""
     if at + last - first > end:
         return False
     for x in range(last - first):
@@ -131,8 +131,8 @@ def locate(data, keys, key_ends, are_texts, spans, lines):
     """Find the values of all lines, [document, key, from and to]; lines of white space are skipped.
 
     `keys`: the keys of every object in their order, each in quotes; `are_texts`: which of their values must be texts.
-    Puts into `lines` the numbers of the documents' lines, from 0. Returns how many documents there are; NOT_PLAIN if a
-    line is not plain.
+    Writes the line numbers of documents to `lines`, from 0. Returns the number of documents, or NOT_PLAIN if a line is
+    not plain.
     """
     at, line, count = 0, 0, 0
     while at < data.size:
@@ -151,7 +151,7 @@ def locate(data, keys, key_ends, are_texts, spans, lines):
 
 @njit
 def _hex(data, at, end):
-    """The number of four hexadecimal digits; -1 if they are not that."""
+    """The value of four hexadecimal digits; -1 if they are not valid."""
     if at + 4 > end:
         return -1
     value = np.int64(0)
@@ -171,7 +171,7 @@ def _hex(data, at, end):
 
 @njit
 def _escaped_unit(data, at, end):
-    r"""The character of \uXXXX behind the u, of one escape or of two, and where it ends; -1 for half a pair."""
+    r"""The character of \uXXXX, read after the u (perhaps a surrogate pair), and its end; -1 for half a pair."""
     value = _hex(data, at, end)
     if value < 0 or 0xDC00 <= value <= 0xDFFF:
         return -1, at
@@ -188,7 +188,7 @@ def _escaped_unit(data, at, end):
 
 @njit
 def _escaped(data, at, end):
-    """The character of the escape behind a backslash, and where it ends; -1 for an invalid one."""
+    """The character of the escape after a backslash, and where it ends; -1 for an invalid one."""
     if at >= end:
         return -1, at
     c = np.int64(data[at])
@@ -329,7 +329,7 @@ def _put_escaped(c, out, to):
 def rewrite(data, spans, chosen, labels, label_ends, out, ends):
     """Write the chosen texts of each document as an object, as Python's `json` writes it; they are valid.
 
-    `labels`: what stands before each text, and at the end of the object.
+    `labels`: the JSON before each text, and at the end of the object.
     """
     to = 0
     for i in range(spans.shape[0]):

@@ -1,4 +1,4 @@
-"""Passages: long documents are cut into pieces, and put together again."""
+"""Passages: split long documents into pieces, and join them again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Splitter:
 
     @classmethod
     def of(cls, value: Any) -> Splitter:
-        """A splitter as it is, or one for passages of a number of words.
+        """The given splitter, or one for passages of a number of words.
 
         >>> Splitter.of(100)
         Splitter(words=100, overlap=0)
@@ -64,9 +64,9 @@ class Splitter:
             yield Document(f"{document.id}{MARK}{n}", content, document.origin, document.source_names)
 
     def whole(self, passages: Sequence[Document]) -> Document:
-        """The document that was cut into these passages, given all of them in order.
+        """The document that was split into these passages, given all of them in order.
 
-        Only white space where the text was cut may differ.
+        Only white space where the text was split may differ.
 
         >>> splitter = Splitter(3, 1)
         >>> splitter.whole(list(splitter.passages(Document("d", {"text": "a b  c d e f"}))))

@@ -1,4 +1,4 @@
-"""Queries and questions, with answers or without, in the formats they come in."""
+"""Read queries and questions, with or without answers, in common formats."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def read_queries(path: str | Path) -> dict[str, str]:
     """Queries by id from a file, or those of `irds:NAME`.
 
     A file has JSON lines ({_id, text}), tab-separated lines (id, text), or questions with answers in DPR's format
-    (question, list of answers) or EntityQuestions' JSON. Where queries have no ids, the name of the file and a number
-    stand for them.
+    (question, list of answers) or EntityQuestions' JSON. Queries without ids are identified by the name of the file and
+    a number.
     """
     return _read(path).texts
 
@@ -67,7 +67,7 @@ def _read(path: str | Path) -> Questions:
 
 
 def _rows(file: Path) -> Iterator[_Row]:
-    """The rows of a file; what it is follows from its first line where its name does not say it."""
+    """The rows of a file; its format follows from its name or otherwise from its first line."""
     if ".json" in file.name:
         return _json_rows(file)
     first = next((text for _, text in read_lines(file) if text.strip()), "")

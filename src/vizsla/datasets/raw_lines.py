@@ -56,15 +56,15 @@ class RawLines:
     def plain(
         self, fields: Sequence[str], groups: Sequence[Sequence[str]], can_read: Callable[[dict[str, str]], bool]
     ) -> PlainLines | None:
-        """The lines as a kernel reads them; None unless all are objects with the same keys and texts for a model.
+        """The lines parsed by a kernel; None unless all are objects with the same keys and texts in the model's fields.
 
-        `fields`: those that the model reads, `groups`: those that it reads together, as one text. `can_read`: whether
-        it can read a document with these fields.
+        `fields`: those that the model reads, `groups`: those that it joins to one text. `can_read`: whether it can read
+        a document with these fields.
         """
         keys = self._keys()
         if keys is None:
             return None
-        try:  # where each key goes, by a document that has its keys as values
+        try:  # to find where each key ends up, build a document whose values are its keys
             document = Document.from_record({key: key for key in keys}, None, self.names)
         except VizslaError:
             return None
@@ -80,7 +80,7 @@ class RawLines:
         return None if located is None or not (located.decode(groups) and located.read_metadata()) else located
 
     def _keys(self) -> list[str] | None:
-        """The keys of the first object; None if it is none."""
+        """The keys of the first object; None if the first line is not an object."""
         data = self.data.lstrip(b" \t\r\n")
         line = data[: data.find(b"\n") + 1] or data
         try:
@@ -107,14 +107,14 @@ class RawLines:
 
 
 def _joined(texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Texts end to end, and where each begins and the last ends."""
+    """Concatenated texts, where each begins, and where the last ends."""
     ends = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=ends[1:])
     return np.frombuffer(b"".join(texts), np.uint8), ends
 
 
 class LineOrigins(Sequence[Origin]):
-    """The places of documents in a file, made when somebody asks for them."""
+    """The origins of documents in a file, created on access."""
 
     def __init__(self, name: str, lines: np.ndarray) -> None:
         self._name = name
@@ -135,7 +135,7 @@ class LineOrigins(Sequence[Origin]):
 
 @dataclass(frozen=True, eq=False)
 class PlainLines:
-    """Documents in lines that a kernel has found its way in: what a model reads is decoded without Python objects."""
+    """Documents in lines that a kernel has parsed: the fields of a model are decoded without Python objects."""
 
     lines: RawLines
     data: np.ndarray
@@ -148,9 +148,9 @@ class PlainLines:
     places: dict[str, int]
     """Which of the keys each field is, in the order of the model's fields."""
     others: dict[str, int]
-    """Which of the keys everything else is."""
+    """Which of the keys are metadata."""
     metadata: list[str | None] = field(default_factory=list, repr=False)
-    """Everything else of each document as a JSON object; None if there is nothing else."""
+    """The metadata of each document as a JSON object; None if there is none."""
     _decoded: dict[tuple[str, ...], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, repr=False)
     """Ids under (), texts of fields under their names."""
 
@@ -171,7 +171,7 @@ class PlainLines:
             if not line_kernels.decode(self.data, self.spans, np.array(chosen, np.int64), codes, bounds[1:]):
                 return False
             codes = codes[: bounds[-1]]
-            codes.flags.writeable = False  # one kind of array, so that kernels are compiled once
+            codes.flags.writeable = False  # always the same array type, so that kernels are compiled once
             self._decoded[group] = codes, bounds
         return bool((np.diff(self._decoded[()][1]) > 0).all())
 
@@ -200,7 +200,7 @@ class PlainLines:
         return [text[a:b] for a, b in pairwise(cuts)]
 
     def code_points(self, group: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The texts of fields that are read together as code points, end to end, and where each begins and ends.
+        """The joined texts of some fields as concatenated code points, and where each begins and ends.
 
         They are joined by line breaks, as `field_text` joins them.
         """
@@ -246,7 +246,7 @@ def read_raw_lines(file: InputFile, names: FieldNames, progress: Progress = None
 
 
 def _blocks(file: InputFile, data: bytes, number: int, *, at_end: bool) -> Iterator[tuple[int, int]]:
-    """Where blocks of whole lines end, and how many lines each has; the last lines wait for more, unless `at_end`."""
+    """The ends of blocks of complete lines, and their numbers of lines; an incomplete rest is kept, unless `at_end`."""
     codes, found, at = np.frombuffer(data, np.uint8), np.zeros(4, np.int64), 0
     while True:
         line_kernels.cut_lines(codes, at, len(codes), RAW_LINES, RAW_BYTES, found)

@@ -209,7 +209,7 @@ class Source:
         return "; ".join(f"{', '.join(map(repr, columns))} {kind}" for kind, columns in by_type.items())
 
     def _guess(self, part: Part) -> str | None:
-        """A message that says which fields became id, text and title, if that is a guess of an unusual name."""
+        """A message that says which fields became id, text and title, if these were guessed from unusual names."""
         keys = self._first_keys(part)
         if keys is None:
             return None
@@ -252,9 +252,7 @@ def _ending_format(path: Path) -> str | None:
 
 def _piped(source: str | Path, format: str | None, max_document: int) -> Part:
     if format is None:
-        message = (
-            "a pipe has no ending that says what it holds; name its format, as in --format jsonl (in Python format=)"
-        )
+        message = "a pipe has no file ending that shows its format; name it, as in --format jsonl (in Python format=)"
         raise InputError(message, file=str(source))
     return Part(InputFile(spool(source), str(source), max_document), format, str(source))
 

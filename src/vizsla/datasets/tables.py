@@ -27,7 +27,7 @@ def csv_rows(file: InputFile, delimiter: str, progress: Progress = None) -> Iter
         nonlocal characters
         for _, text in read_lines(file, progress, universal=True):
             characters += len(text)
-            if characters > file.max_document:  # a quote that is never closed makes one row of the rest
+            if characters > file.max_document:  # an unclosed quote turns the rest of the file into one row
                 raise file.too_large(line)
             yield text
 

@@ -40,7 +40,7 @@ def is_missing(value: Any) -> bool:
 
 
 def plain_value(value: Any) -> Any:
-    """The JSON value for a value, if one exists; others are returned as they are, and refused when they are stored."""
+    """The JSON value for a value, if one exists; others are returned unchanged, and refused when they are stored."""
     if isinstance(value, np.datetime64):
         return str(value)  # ISO, whatever its unit
     if isinstance(value, np.generic):
@@ -110,7 +110,7 @@ def infer_types(rows: Iterable[Sequence[str]], header: Sequence[str], columns: I
 
 
 def joined_type(first: str | None, second: str) -> str:
-    """The narrowest type that includes both types; None stands for a column without values so far."""
+    """The narrowest type that includes both types; None is a column without values so far."""
     if first is None or first == second:
         return second
     return _WIDER.get((first, second)) or _WIDER.get((second, first)) or "text"

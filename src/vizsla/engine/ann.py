@@ -1,8 +1,8 @@
-"""faiss over the dense vectors of a segment: it names candidates, which are then scored exactly elsewhere.
+"""faiss over the dense vectors of a segment: it proposes candidates, which are then scored exactly elsewhere.
 
-faiss does not check what it reads. The hash beside an ANN index shows damage but not malice. So faiss gets only what
-was built on this machine or was trusted by the user. The hash is compared once, when the file is opened; after that
-faiss uses the file where it lies, mapped into memory.
+faiss does not validate the files it reads. The hash of an ANN index detects damage but not malice, so faiss only opens
+files that were built on this machine or that the user trusts. The hash is compared once, when the file is opened; after
+that faiss uses the file in place, mapped into memory.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def build_ann_index(factory: str, rows: VectorRows, write: Callable[[bytes], obj
 
     try:
         faiss.write_index(index, faiss.PyCallbackIOWriter(pass_on))
-    except RuntimeError:  # faiss replaces the error of `write` by this
+    except RuntimeError:  # faiss raises this instead of the error of `write`
         raise errors[0] if errors else VizslaError("faiss cannot write the index it has built") from None
 
 
@@ -126,7 +126,7 @@ class AnnIndex:
         )
         if not self.trusted:
             raise CollectionError(
-                f"{self._name} was not built on this machine, and faiss could be made to do harm by it; search with "
+                f"{self._name} was not built on this machine, and faiss cannot read foreign files safely; search with "
                 "--search-params exact (in Python search_params='exact'), build it again with 'vizsla compact INDEX "
                 "--vector-index ...', or run 'vizsla vectors trust INDEX' if you know where the index comes from"
             )
@@ -140,7 +140,7 @@ class AnnIndex:
     def candidates(
         self, queries: np.ndarray, k: int, allowed: np.ndarray | None, search_params: Approximate
     ) -> list[np.ndarray]:
-        """For each query the places of documents that may be among its best k, no place twice.
+        """For each query the places of the candidates for its top k, without duplicates.
 
         `queries`: [queries, width] vectors. `allowed`: [documents] a mask of those that may be found; None for all.
         """
@@ -166,7 +166,7 @@ class AnnIndex:
         `nprobe` is a setting of the index that all threads share, so one search runs at a time.
         """
         if count > _MAX_ON_GPU:
-            raise VizslaError(f"on a GPU {_MAX_ON_GPU:,} candidates can be found, not {count:,}; leave out device=gpu")
+            raise VizslaError(f"a GPU finds at most {_MAX_ON_GPU:,} candidates, not {count:,}; leave out device=gpu")
         wanted = count
         if allowed is not None:
             wanted = min(int(np.ceil(count * len(allowed) / np.count_nonzero(allowed))), _MAX_ON_GPU, len(allowed))
@@ -181,4 +181,4 @@ class AnnIndex:
 def check_gpu(faiss: Any) -> None:
     """Refuse the GPU where faiss cannot use one."""
     if not hasattr(faiss, "StandardGpuResources") or faiss.get_num_gpus() == 0:
-        raise VizslaError("device=gpu needs a GPU and a faiss that is built for it (faiss-gpu); leave it out to go on")
+        raise VizslaError("device=gpu needs a GPU and a GPU build of faiss (faiss-gpu); leave it out to use the CPU")

@@ -1,4 +1,4 @@
-"""What the arrays of a segment have in common: nothing changes them, and they may come damaged from a disk."""
+"""Helpers for the arrays of a segment: they are read-only, and what is read from a disk may be damaged."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ value in an array beside the postings.
 
 A block of a small list with 2,048 postings or more is a *bitmap*: two bits for each document of the range, in 2,048
 words of 16 bits. The bits of a document are in the word (offset % 2048), from the bit 2 * (offset // 2048) on: 0 where
-there is no posting, else the value, and 3 for both 3 and 4. Behind the words come the offsets of the documents with
-the value 4, ascending. A bitmap is added up for eight documents or more at a time, and a document is looked up in it at
-once. It takes 2,048 places or more, other blocks fewer, so the size of a block says what it is.
+there is no posting, else the value, and 3 for both 3 and 4. After the words come the offsets of the documents with the
+value 4, ascending. The bounds of eight or more documents are added at a time, and a single document is found without a
+search. A bitmap has 2,048 words or more and other blocks have fewer, so the size of a block tells which kind it is.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ RANGE_BITS = 14
 RANGE_SIZE = 1 << RANGE_BITS
 OFFSET_MASK = RANGE_SIZE - 1
 MAX_SMALL = 4
-"""The largest value that rides in the two bits an offset leaves free."""
+"""The largest value of a small list: it fits into the two bits that an offset leaves free."""
 MANY = 2048
-"""With so many postings a block of a small list is a bitmap."""
+"""A block of a small list is a bitmap if it has at least this many postings."""
 WORDS = RANGE_SIZE // 8
 """Words of a bitmap."""
 LOOKUP = 40
-"""Postings read in order in the time it takes to look one up by itself."""
+"""How many postings can be read in order in the time that one binary search takes."""
 _PLANES = 8  # documents of a word
 
 
 VALUE_TYPES = ("uint8", "uint16", "uint32", "float32")
-"""Of what large lists store."""
+"""The types of the values of large lists."""
 
 
 class Blocks(NamedTuple):
@@ -47,7 +47,7 @@ class Blocks(NamedTuple):
     """[r + 1] uint32: where each block's postings start; that of the next block is where they end."""
     postings: np.ndarray
     values: np.ndarray
-    """What large lists store, as bytes, so that kernels are compiled once and not for each type; see `number_at`."""
+    """The values of large lists as bytes, so that kernels are compiled once and not for each type; see `number_at`."""
     kind: int
     """Which of `VALUE_TYPES` they have."""
 
@@ -63,7 +63,7 @@ def _number_at() -> Callable[..., Any]:
     byte, word, wide = ir.IntType(8), ir.IntType(64), ir.DoubleType()
     kinds = [byte, ir.IntType(16), ir.IntType(32), ir.FloatType()]
 
-    def number_at(typing_context, values, kind, at):  # noqa: ARG001 (numba asks for these)
+    def number_at(typing_context, values, kind, at):  # noqa: ARG001 (numba requires these)
         def generate(context, builder, signature, arguments):
             data = data_of(context, builder, signature, arguments, 0)
             after = builder.append_basic_block("number")
@@ -96,7 +96,7 @@ number_at: Any = intrinsic(_number_at)
 
 @njit
 def is_bitmap(lists, a, z):
-    """Whether the block at the places a .. z - 1 is a bitmap."""
+    """Whether the block postings[a:z] is a bitmap."""
     return z - a >= WORDS and lists.values.size == 0
 
 
@@ -123,7 +123,7 @@ def find_block(ranges, first, last, doc_range):
 
 @njit
 def find_posting(postings, a, z, offset):
-    """The last posting of a plain block, a .. z - 1, whose place in the range is not beyond `offset`, or the first.
+    """The last posting of the plain block postings[a:z] at or before `offset`, by binary search; the first if none is.
 
     No branch depends on the postings, so that several searches overlap in the processor.
     """
@@ -183,13 +183,13 @@ def unpack_bitmap(postings, a, z, out):
 
 @njit
 def places_of(count, fours):
-    """How many places a block of a small list takes that has so many postings, some of them with the value 4."""
+    """The size of a block of a small list with `count` postings, `fours` of them with the value 4."""
     return count if count < MANY else WORDS + fours
 
 
 @njit("const int64[:], const uint16[:], int64[:]")
 def _measure(starts, postings, places):
-    """Put how many places each block takes, once those with many postings are bitmaps, into `places`."""
+    """Write the size that each block has after those with many postings become bitmaps into `places`."""
     for r in range(starts.size - 1):
         fours = 0
         for x in range(starts[r], starts[r + 1]):

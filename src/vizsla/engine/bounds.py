@@ -1,9 +1,9 @@
 """Upper bounds of scores in 15 bits: added up fast, for whole document ranges, to find the few documents that count.
 
-A query's scores are measured in units so small that its highest possible one is just below 21,846. The bound of a
-posting is its weight in units, rounded up, so a document's bound is above its score by at most one unit a term: to
-rank by bounds and score the best exactly wastes next to nothing. (Where a document is
-longer than the lengths that bounds distinguish, its bound can be further above.)
+The unit of a query's bounds is chosen so that the highest possible score is just below 21,846 units. The bound of a
+posting is its weight in units, rounded up, so a document's bound exceeds its score by at most one unit per term, and
+few documents are scored that are not among the top k. (The bound of a document that is longer than the lengths that
+bounds distinguish can be looser.)
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class Bounds(NamedTuple):
     order: np.ndarray
     """[n] the terms, those that can add most first."""
     rest: np.ndarray
-    """[n + 1] what all terms from a place of that order on can add, or are expected to."""
+    """[n + 1] the most that all terms from a position of that order on can add, or are expected to add."""
     rows: np.ndarray
     """[n, 4 * width] the bounds of small postings, at 4 * length code + value - 1."""
     factors: np.ndarray
     """[n] the terms' weights in units."""
     loads: np.ndarray
-    """[n + 1] what it costs to add up a range of all terms from a place of the order on, in postings."""
+    """[n + 1] the cost of adding up a range of all terms from a position of the order on, in postings."""
     probes: np.ndarray
-    """[n + 1] what it costs to look up a document in all terms from a place of the order on, in postings."""
+    """[n + 1] the cost of looking up a document in all terms from a position of the order on, in postings."""
 
     @classmethod
     def of_size(cls, terms: int, width: int) -> Bounds:
@@ -122,8 +122,8 @@ def _bound_at(row, posting, code):
 def add_small_block(sums, postings, a, z, codes, base, row, w, s):
     """Add a block of small postings to the sums of its range.
 
-    The heart of the engine: everything else sees to it that this loop runs seldom and undisturbed. Four postings at a
-    time: the processor need not know that they are of different documents before it reads their sums.
+    This is the innermost loop of the engine; everything around it is there to run it rarely. It handles four postings
+    at a time, so that the processor can load their sums before it knows that the documents differ.
     """
     last, base, x, end = np.uint64(w.last_codes[s]), np.uint64(base), np.uint64(a), np.uint64(z)
     mask, one, all_bits = np.uint64(OFFSET_MASK), np.uint64(1), np.uint64(0xFFFF)
@@ -148,7 +148,7 @@ def add_small_block(sums, postings, a, z, codes, base, row, w, s):
 
 @njit
 def _bitmap_bounds(row):
-    """What a document gets for the values 1, 2, and 3 or 4 of a bitmap, whatever its length.
+    """The bounds of a bitmap's values 1, 2, and 3 or 4, for documents of any length.
 
     A row begins with the bounds of the shortest documents.
     """
@@ -165,10 +165,10 @@ def add_bitmap(sums, postings, a, row):
 
 @njit
 def add_few_of_bitmap(sums, postings, a, z, codes, base, row, w, s, offsets, is_there):
-    """Add a bitmap's bounds by lengths for some documents of its range, in place of those `add_bitmap` added if any."""
+    """Add a bitmap's length-dependent bounds for some documents, replacing the bounds that `add_bitmap` added."""
     one, two, most = _bitmap_bounds(row) if is_there else (np.uint16(0), np.uint16(0), np.uint16(0))
     last = np.uint64(w.last_codes[s])
-    for j in range(offsets.size):  # without branches that could not be foreseen
+    for j in range(offsets.size):  # without unpredictable branches
         offset = offsets[j]
         bits = bits_at(postings, a, offset)
         value = np.uint64(value_in_bitmap(postings, a, z, offset)) if bits == np.uint64(3) else bits
@@ -212,8 +212,8 @@ def add_few(sums, lists, a, z, codes, base, factor, w, s, offsets):
 def find_reaching(sums, threshold, places):
     """Put the places of all sums that reach a threshold into `places`; returns how many they are.
 
-    `places` has room for two more. Two are written for all 64 sums with one that reaches, so that the processor need
-    not foresee how many there are.
+    `places` has space for two more entries: two are written for every 64 sums of which any reaches the threshold, so
+    that no branch depends on how many there are.
     """
     n, one, two, least = np.uint64(0), np.uint64(1), np.uint64(2), np.uint16(threshold)
     for at in range(np.uint64(0), np.uint64(sums.size), np.uint64(LANES)):

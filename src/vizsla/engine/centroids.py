@@ -1,8 +1,8 @@
 """Centroids of token vectors: learnt by k-means, and the nearest one of each vector.
 
-With many centroids a vector is not compared with all of them. Centroids are themselves grouped around a few coarse
-ones, and a vector looks at those near its own coarse one. What it finds is nearly always the nearest, and the distance
-that is lost is part of the residual.
+If there are many centroids, a vector is not compared with all of them. The centroids are clustered around a few coarse
+centroids, and a vector is only compared with those near its coarse centroid. The result is nearly always the nearest
+centroid; where it is not, the residual is a little larger.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _ITERATIONS = 6
 _BLOCK = 1 << 14  # vectors that are compared together
 _FEW = 2048  # centroids up to which all are compared
 _NEAR = 1024  # centroids that are compared where there are more
-_CHOSEN = 512  # vectors that are worth a thread
+_CHOSEN = 512  # vectors that a thread gets at least
 _SEED = 0
 
 
 def default_centroids(tokens: int) -> int:
-    """How many centroids so many tokens get: a power of two near 16 times the square root, 8 tokens or more for each.
+    """The number of centroids for `tokens` vectors: a power of two near 16 sqrt(tokens), with 8 vectors or more each.
 
     >>> [default_centroids(n) for n in (0, 100, 100_000, 12_000_000)]
     [1, 8, 4096, 32768]
@@ -35,7 +35,7 @@ def default_centroids(tokens: int) -> int:
 
 
 def sample_places(tokens: int, centroids: int) -> np.ndarray:
-    """Which of so many vectors centroids are learnt from, ascending; the same ones every time."""
+    """The positions of the sample that centroids are learnt from, ascending; deterministic."""
     wanted = max(_PER_CENTROID * centroids, 1 << 14)
     if tokens <= wanted:
         return np.arange(tokens)
@@ -45,7 +45,8 @@ def sample_places(tokens: int, centroids: int) -> np.ndarray:
 def learn_centroids(sample: np.ndarray, count: int) -> np.ndarray:
     """[at most count, width] the centroids of some vectors by k-means; the same ones every time.
 
-    Fewer vectors than centroids are their own centroids. A centroid that loses all its vectors takes one at random.
+    If there are no more vectors than centroids, the vectors are the centroids. A centroid that loses all its vectors is
+    replaced by a random vector.
     """
     rows = np.ascontiguousarray(sample, np.float32)
     if len(rows) <= count:
@@ -75,7 +76,7 @@ def nearest_centroids(rows: np.ndarray, centroids: np.ndarray) -> np.ndarray:
 
 
 class NearestCentroids:
-    """Finds the nearest centroid of vectors, with what it needs to know about the centroids prepared once."""
+    """Finds the nearest centroids of vectors; what depends on the centroids alone is computed once."""
 
     def __init__(self, centroids: np.ndarray) -> None:
         self._centroids = np.ascontiguousarray(centroids, np.float32)
@@ -124,6 +125,6 @@ def _nearest(rows: np.ndarray, centroids: np.ndarray) -> np.ndarray:
 
 
 def _half_squares(centroids: np.ndarray) -> np.ndarray:
-    """[centroids] half the square of their lengths: x . c less this is highest where x is nearest to c."""
+    """[centroids] half their squared norms: x . c minus this is highest for the centroid c that is nearest to x."""
     half: np.ndarray = np.einsum("ij,ij->i", centroids, centroids) / np.float32(2)
     return half

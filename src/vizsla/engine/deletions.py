@@ -23,7 +23,7 @@ from vizsla.kernels import njit
 
 
 def living_frequencies(segment: Segment, alive: np.ndarray) -> np.ndarray:
-    """How many living documents are in each list, first of the small ones, then of the large ones."""
+    """How many live documents are in each list, first of the small ones, then of the large ones."""
     return np.concatenate([_living(lists, alive) for lists in (segment.small, segment.large)])
 
 
@@ -52,7 +52,7 @@ def _count_gone(lists, a, z, base, gone):
 
 @njit(f"{BLOCKS}, const int64[:], const bool[:], const bool[:], int64[:]")
 def _count_rows(lists, block_starts, has_gone, gone, counts):
-    """Subtract from the count of each list the rows in it that are gone; only blocks of their ranges are read."""
+    """Subtract the deleted rows from the count of each list; only blocks of their ranges are read."""
     for t in range(counts.size):
         if not 0 <= block_starts[t] <= block_starts[t + 1] <= lists.ranges.size:
             return False
@@ -69,10 +69,10 @@ def _count_rows(lists, block_starts, has_gone, gone, counts):
 
 
 def frequencies_without(segment: Segment, before: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
-    """How many living documents are in each list when these rows are deleted, too, as `living_frequencies` counts them.
+    """How many live documents are in each list once these rows are deleted as well; see `living_frequencies`.
 
-    `before`: the counts when they lived; None if no document of the segment has been deleted so far. A list is read
-    only where such rows can be, so this takes far less time than to count all living documents again.
+    `before`: the counts before the deletion; None if no document of the segment has been deleted so far. Only the
+    ranges of these rows are read, which takes far less time than counting all live documents again.
     """
     gone, has_gone = np.zeros(len(segment), np.bool_), np.zeros(1 << 16, np.bool_)
     gone[rows] = True

@@ -1,14 +1,14 @@
 """Exact top k by dense vectors, MaxSim of token vectors and matches of equal tokens, alone or added to what terms give.
 
-Products are made for some documents at a time, in 32 bits, by the fastest routine the machine has. Each stands for the
-interval its rounding allows, as wide as the longest vector of its segment makes it. Whatever could be among the best k
-by these intervals is then scored again in 64 bits and rounded at the end, so what is found does not depend on segments,
-batches or threads. A document with a vector is a hit, whether it shares a term with the query or not; one that is only
-compared with equal tokens of the query is a hit if it has one.
+Inner products are first computed in 32 bits, for a chunk of documents at a time, by the fastest routine available. Each
+has an error bound, which depends on the longest vector of its segment. All documents that could be in the top k within
+these error bounds are scored again in 64 bits, and the sums are rounded to 32 bits, so the results do not depend on
+segments, batches or threads. A document with a vector is a hit, whether it shares a term with the query or not; with
+token matching alone, a document is a hit if it shares a token with the query.
 
-Where a segment has an ANN index, and search parameters are given, it names the candidates instead: faiss for dense
-vectors, lists by centroid for token vectors. They are scored in the same way: such a search may miss documents, but
-every score is exact.
+If a segment has an ANN index and search parameters are given, the candidates come from the index instead: from faiss
+for dense vectors, from centroid lists for token vectors. They are scored in the same way: such a search may miss
+documents, but every score is exact.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from vizsla.engine.weighting import WEIGHTINGS, Weightings
 from vizsla.kernels import njit
 
 _CHUNK = 8192  # documents that are scored together
-_FEW = 8  # queries for which blocks are longer, since each costs some bookkeeping
+_FEW = 8  # up to this many queries chunks are longer, since each chunk has some overhead
 _HELD = 1 << 27  # scores of whole segments that are held at once
 _MAX_SCORE = 1e37  # scores, and products with vectors in 8 bits before they are scaled, that 32 bits can surely hold
 
@@ -78,7 +78,7 @@ def _select(numbers, place):
 
 @njit
 def _make_room(lows, highs, places, k, least, spare):
-    """Leave out what is surely not among the best k of a full row; returns how many are left, and what k reach."""
+    """Drop documents of a full row that cannot be in the top k; returns how many are left, and the k-th lower bound."""
     for x in range(lows.size):
         spare[x] = lows[x]
     least = max(least, _select(spare, lows.size - k))
@@ -95,10 +95,9 @@ def _make_room(lows, highs, places, k, least, spare):
     "int64[:,:], int64[:], float64[:]"
 )
 def _gather(scores, first, query, column, margins, k, least, lows, highs, places, counts, spare):
-    """Keep what may be among the best, from a column of a query on.
+    """Collect the documents of a query that may be in its top k, from a column on.
 
-    Returns how many scores come before the one where it stopped because the arrays were full, or how many there are.
-    `spare`: memory for a row.
+    Returns the column at which the arrays were full, or the number of columns. `spare`: scratch for a row.
     """
     capacity = lows.shape[1]
     for q in range(query, scores.shape[0]):
@@ -123,7 +122,7 @@ def _gather(scores, first, query, column, margins, k, least, lows, highs, places
 class _ScoreIntervals:
     """Documents that may be among the best of some queries, with the lowest and the highest score each can have.
 
-    Places are those among the documents of all segments. `least`: what k documents reach at least.
+    Places count through the documents of all segments. `least`: a score that at least k documents reach.
     """
 
     k: int
@@ -170,7 +169,7 @@ class _ScoreIntervals:
 
 @dataclass(frozen=True, eq=False)
 class _TermScores:
-    """The scores that terms give to the documents of a segment for one query, and which documents have a term."""
+    """The scores of a segment's documents by the terms of a query, and which documents have any of the terms."""
 
     sums: np.ndarray
     touched: np.ndarray
@@ -191,7 +190,7 @@ def search_dense(
     `threads`: for that, and to score candidates; products of all documents use all processors.
     """
     together = max(_HELD // max(sum(map(len, segments)), 1), 1)
-    if len(queries) > together and any(query.matches for query in queries):  # whose scores of all documents are held
+    if len(queries) > together and any(query.matches for query in queries):  # they hold scores of all documents
         parts = (queries[a : a + together] for a in range(0, len(queries), together))
         how = (weightings, k, masks, search_params, threads)
         return [found for part in parts for found in search_dense(segments, part, *how)]
@@ -229,7 +228,7 @@ def _only_space(queries: Sequence[Query]) -> int | None:
 def _ann_candidates(
     segment: Segment, mask: np.ndarray | None, space: int, queries: Sequence[Query], k: int, search_params: Approximate
 ) -> list[np.ndarray]:
-    """For each query the places in a segment of documents that may be among its best k, as faiss finds them."""
+    """For each query the places in a segment of the candidates for its top k, from faiss."""
     has_vector = segment.has_vector[space]
     allowed = mask if has_vector is None else has_vector if mask is None else has_vector & mask
     query_rows = np.stack([q.dense[space] for q in queries]).astype(np.float32)
@@ -245,7 +244,7 @@ def _only_token_space(queries: Sequence[Query]) -> int | None:
 
 
 def _has_lists(segment: Segment, space: int | None, queries: Sequence[Query]) -> bool:
-    """Whether token vectors can be searched by lists: there are some, and high products are good and not too high."""
+    """Whether token vectors can be searched by centroid lists: they exist, and weights and scores allow it."""
     if space is None or segment.tokens[space].lists is None:
         return False
     lengths = [float(np.linalg.norm(query.tokens[space].vectors.astype(np.float64))) for query in queries]
@@ -262,7 +261,7 @@ def _listed_candidates(
     search_params: Plaid,
     threads: int,
 ) -> list[np.ndarray]:
-    """For each query the places in a segment of documents that may be among its best k, as lists lead to them."""
+    """For each query the places in a segment of the candidates for its top k, from centroid lists."""
     settings = search_params.nprobe, search_params.depth, search_params.candidates(k)
     vectors = [query.tokens[space].vectors.astype(np.float32) for query in queries]
     return search_lists(segment.tokens[space], vectors, mask, *settings, threads)
@@ -301,7 +300,7 @@ def _search_segment(
     vectors = {s: np.stack([q.dense.get(s, zeros[s]) for q in queries]) for s in spaces}
     lists = [MatchLists(segment, query) if query.matches else None for query in queries]
     margins = _margins(segment, queries, vectors, term_scores, lists)
-    sound = np.isfinite(margins)  # what 32 bits cannot hold is not multiplied: all of it is a candidate
+    sound = np.isfinite(margins)  # if 32 bits could overflow, every document is a candidate
     query_rows = {s: np.where(sound[:, None], rows, 0.0).astype(np.float32) for s, rows in vectors.items()}
     has_any_vector = [_has_any_vector(segment, query.vector_spaces) for query in queries]
     chunk = _CHUNK * max(_FEW // len(queries), 1)

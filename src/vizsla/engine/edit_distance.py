@@ -33,8 +33,8 @@ class WordList:
         return cls(_code_points("".join(words)), np.append(0, np.cumsum(sizes)))
 
     def within(self, word: str, edits: int) -> np.ndarray:
-        """Which words become the given one by inserting, leaving out or replacing a letter, or by swapping two
-        neighbours, at most `edits` times, no letter twice (optimal string alignment).
+        """Which words become the given one by at most `edits` insertions, deletions, substitutions or transpositions of
+        neighbouring letters, each letter being edited at most once (optimal string alignment distance).
         """
         out, memory = np.zeros(len(self.starts) - 1, np.bool_), np.zeros((3, len(word) + 1), np.int64)
         if not _find_near(self.codes, self.starts, _code_points(word), edits, memory, out, stopping.flag()):

@@ -56,7 +56,7 @@ def search_exhaustively(segment, terms, w, memory, scratch, topk, count, stop):
             if touched[offset]:
                 sound &= document < segment.documents
                 if sound and (segment.allowed.size == 0 or segment.allowed[document]):
-                    sound &= sums[offset] != -np.inf  # dead documents may have lengths no living one has
+                    sound &= sums[offset] != -np.inf  # deleted documents may have lengths that no live one has
                     documents[size], scores[size] = document, sums[offset]
                     size += 1
         if not sound:

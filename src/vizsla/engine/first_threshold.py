@@ -1,9 +1,9 @@
 """A guess of the k-th best score, from one range in the middle.
 
-A search starts without a threshold: the first ranges would give thousands of candidates that are dropped later. Where
-there are many ranges, the best documents of one of them tell what the k-th best of all may reach. Good documents are
-often neighbours, such as passages of one article, so each half of the range gives an estimate; the lower one counts.
-It need not be right: a search that does not find k documents above it starts again without one.
+A search starts without a threshold, so the first ranges would yield thousands of candidates that are dropped later. If
+there are many ranges, the k-th best score of all is estimated from the best documents of one of them. Good documents
+are often neighbours, such as passages of one article, so each half of the range gives an estimate and the lower one is
+used. The estimate may be wrong: a search that does not find k documents above it starts again without it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FOLDED = HALF // 8
 
 @njit
 def _rank_in_half(k, range_count):
-    """Which of the best documents of half a range is expected to be among the best k of all, or hardly."""
+    """The rank in half a range of the last document that is expected to be in the top k of the whole segment."""
     expected = k / (2 * range_count)
     return np.int64(expected + MARGIN * np.sqrt(expected)) + 1
 

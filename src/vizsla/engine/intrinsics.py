@@ -19,14 +19,14 @@ from vizsla.engine.blocks import WORDS
 from vizsla.kernels import data_of, intrinsic
 
 LANES = 64  # numbers compared together: as many as bits in a word
-_AT_ONCE = 16  # a comparison of more is not translated well for ARM
+_AT_ONCE = 16  # LLVM generates poor ARM code for wider comparisons
 
 
 def _largest() -> Callable[..., Any]:
     from llvmlite import ir  # type: ignore[import-untyped]
     from numba import types
 
-    def largest(typing_context, numbers, at):  # noqa: ARG001 (numba asks for these)
+    def largest(typing_context, numbers, at):  # noqa: ARG001 (numba requires these)
         def generate(context, builder, signature, arguments):
             lanes = ir.VectorType(ir.IntType(16), LANES)
             address = builder.gep(data_of(context, builder, signature, arguments, 0), [arguments[1]])
@@ -43,7 +43,7 @@ def _bits_reaching() -> Callable[..., Any]:
     from llvmlite import ir
     from numba import types
 
-    def bits_reaching(typing_context, numbers, at, threshold):  # noqa: ARG001 (numba asks for these)
+    def bits_reaching(typing_context, numbers, at, threshold):  # noqa: ARG001 (numba requires these)
         def generate(context, builder, signature, arguments):
             lanes, word = ir.VectorType(ir.IntType(16), _AT_ONCE), ir.IntType(64)
             data = data_of(context, builder, signature, arguments, 0)
@@ -70,7 +70,7 @@ def _four_numbers() -> Callable[..., Any]:
     from llvmlite import ir
     from numba import types
 
-    def four_numbers(typing_context, numbers, at):  # noqa: ARG001 (numba asks for these)
+    def four_numbers(typing_context, numbers, at):  # noqa: ARG001 (numba requires these)
         def generate(context, builder, signature, arguments):
             address = builder.gep(data_of(context, builder, signature, arguments, 0), [arguments[1]])
             return builder.load(builder.bitcast(address, ir.IntType(64).as_pointer()), align=2)
@@ -84,7 +84,7 @@ def _first_bit() -> Callable[..., Any]:
     from llvmlite import ir
     from numba import types
 
-    def first_bit(typing_context, bits):  # noqa: ARG001 (numba asks for these)
+    def first_bit(typing_context, bits):  # noqa: ARG001 (numba requires these)
         def generate(context, builder, signature, arguments):  # noqa: ARG001
             return builder.cttz(arguments[0], ir.IntType(1)(0))
 
@@ -96,7 +96,7 @@ def _first_bit() -> Callable[..., Any]:
 def _count_bits() -> Callable[..., Any]:
     from numba import types
 
-    def count_bits(typing_context, bits):  # noqa: ARG001 (numba asks for these)
+    def count_bits(typing_context, bits):  # noqa: ARG001 (numba requires these)
         def generate(context, builder, signature, arguments):  # noqa: ARG001
             return builder.ctpop(arguments[0])
 
@@ -153,7 +153,7 @@ def _add_words() -> Callable[..., Any]:
             for which in range(2)
         ]
 
-    def add_words(typing_context, sums, first, postings, at, one, two, more):  # noqa: ARG001 (numba asks for these)
+    def add_words(typing_context, sums, first, postings, at, one, two, more):  # noqa: ARG001 (numba requires these)
         def generate(context, builder, signature, arguments):
             to, words = (data_of(context, builder, signature, arguments, i) for i in (0, 2))
             # A build defines the instruction of each target under this name; see kernel_build/machine_code.py.
@@ -193,7 +193,7 @@ def _prefetch() -> Callable[..., Any]:
     from llvmlite import ir
     from numba import types
 
-    def fetch(typing_context, array, i):  # noqa: ARG001 (numba asks for these)
+    def fetch(typing_context, array, i):  # noqa: ARG001 (numba requires these)
         def generate(context, builder, signature, arguments):
             data = data_of(context, builder, signature, arguments, 0)
             byte = ir.IntType(8).as_pointer()
@@ -202,7 +202,7 @@ def _prefetch() -> Callable[..., Any]:
             kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
             name = "llvm.prefetch.p0"
             function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-            builder.call(function, [address, flag(0), flag(3), flag(1)])  # to read, to keep near, data
+            builder.call(function, [address, flag(0), flag(3), flag(1)])  # for reading, high locality, data cache
             return context.get_dummy_value()
 
         return types.none(array, types.intp), generate
@@ -211,5 +211,5 @@ def _prefetch() -> Callable[..., Any]:
 
 
 prefetch: Any = intrinsic(_prefetch)
-"""`prefetch(array, i)` has the processor fetch the item of an array at a place; an array and a place of any size will
-do."""
+"""`prefetch(array, i)` makes the processor load item i of an array into its cache; any array and any integer type are
+allowed."""

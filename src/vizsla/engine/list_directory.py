@@ -1,18 +1,18 @@
-"""Where posting lists are: a directory of terms and blocks in a few bytes a list, read where a query needs it.
+"""The directory of posting lists: where the blocks of each term are, in a few bytes per list.
 
 Most terms of a collection are rare: half of them are in a single document. So a directory is not an array with a
-number for each term and each block; these would take more room than the postings of rare terms. It is a row of
-*records*, one a list, in the order of the term numbers:
+number for each term and each block; it would take more space than the postings of rare terms. It is a sequence of
+*records*, one per list, in the order of the term numbers:
 
     gap, length [, 0, count] [, bytes], blocks
 
-all of them whole numbers in groups of seven bits, lowest first; the highest bit says that another group follows. `gap`
-is the difference to the term number before, `length` how many places the list takes: one for a posting, except in
-bitmaps, see `blocks.py`. A block is twice the difference to the document range before it, plus 1 if it takes one place;
-else the number of its places follows. The last block says no number: it has the rest. `bytes`, how many the blocks
-take, is left out where a list has one posting. `count`, how many postings the list has, is there after a 0 where that
-is not its length, because of bitmaps. Every 16 records are a *group*. A row of `groups` says for each the first term
-number and where its first record and its first posting lie, so that a search reads 16 records at most.
+All numbers are varints: seven bits per byte, lowest first; the highest bit means that another byte follows. `gap` is
+the difference to the previous term number, `length` the size of the list in 16-bit words: one per posting, except in
+bitmaps, see `blocks.py`. A block is twice the difference to the previous document range, plus 1 if its size is one
+word; otherwise its size follows. The size of the last block is not stored: it is the rest of the length. `bytes`, the
+size of the blocks, is left out if the list has one posting. `count`, the number of postings, follows a 0 if it differs
+from the length, because of bitmaps. Every 16 records form a *group*. The array `groups` has the first term number of
+each, and the positions of its first record and first posting, so that a search reads at most 16 records.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class ListDirectory:
         return self.groups.nbytes + self.records.nbytes
 
     def fits(self, postings: int) -> bool:
-        """Whether the arrays can belong together and to so many postings, by their shapes and last entries alone."""
+        """Whether the arrays are consistent with `postings` postings, judging only by their shapes and last entries."""
         return (
             len(self.groups) > 0
             and self.groups.shape[1] == 3
@@ -154,7 +154,7 @@ def _lie_end_to_end(table: BlockTable) -> bool:
 
 @njit
 def _read(data, at, end):
-    """The whole number at a place, and the place behind it; -1 if it does not end before `end` or is too large."""
+    """The varint at a position, and the position after it; -1 if it does not end before `end` or is too large."""
     value, shift = np.int64(0), np.int64(0)
     while at < end and shift < 35:
         byte = np.int64(data[at])
@@ -218,7 +218,7 @@ def find_list(groups, records, term):
 def read_blocks(records, start, end, posting, length, range_count, ranges, starts, slot):
     """Put the ranges of a list's blocks and the starts of their postings into arrays, from a slot on.
 
-    Returns how many blocks there are; the start of what follows the last one comes behind the others. -1 for damage.
+    Returns the number of blocks, or -1 for damage; the end of the last block is written after the starts.
     """
     doc_range, block, last = np.int64(0), slot, posting + length
     while start < end:
@@ -226,7 +226,7 @@ def read_blocks(records, start, end, posting, length, range_count, ranges, start
         count = np.int64(1) if head & 1 else last - posting
         if head & 1 == 0 and start < end:
             count, start = _read(records, start, end)
-            if start == end:  # the last block says no number
+            if start == end:  # the size of the last block is not stored
                 return np.int64(-1)
         doc_range += head >> 1
         rises = head >= 0 and (block == slot or head > 1)
@@ -249,8 +249,8 @@ def read_blocks(records, start, end, posting, length, range_count, ranges, start
 def open_lists(groups, records, terms, postings, range_count, ranges, starts, places, blocks, column):
     """Put the blocks of terms into `ranges` and `starts`, and where they lie there into `blocks`; False for damage.
 
-    `column`: that of `blocks` which gets where they begin; the next one gets where they end. `places` gets the places
-    of the lists, -1 for a term without one. `postings`: how many there are.
+    `column`: the column of `blocks` for their starts; the next column gets their ends. `places` gets the positions of
+    the lists, -1 for a term without one. `postings`: the number of postings.
     """
     slot = np.int64(0)
     for i in range(terms.size):

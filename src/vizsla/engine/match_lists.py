@@ -1,8 +1,8 @@
 """COIL's scores: each query token takes the best product with an equal token of the document.
 
-The products of a list are made in 32 bits, list by list, the short ones first. What the remaining lists can add or take
-away is bounded by the lengths of vectors; once few documents can still be among the best, the remaining lists are not
-read. Which documents these are, the caller finds by the same margins as for rounding, and scores them in 64 bits.
+Products are computed in 32 bits, list by list, the shortest lists first. The norms of vectors bound how much the
+remaining lists can add or subtract; once only few documents can still be in the top k, the remaining lists are not
+read. That bound is added to the rounding margin, so the caller finds these documents and scores them in 64 bits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vizsla.engine.vector_rows import MAX_CODE, products
 from vizsla.kernels import njit
 
 _CHUNK = 1 << 14  # postings whose products are made together
-_CHECK = 4  # documents that are looked through in the time it takes to read a posting
+_CHECK = 4  # documents whose scores can be checked in the time it takes to read a posting
 _LOOKUP = 64  # postings read in order in the time it takes to look a document up in a list and score it
 
 
@@ -109,11 +109,11 @@ class MatchLists:
             hits[documents] = True
 
     def add(self, scores: np.ndarray, hits: np.ndarray | None, k: int, least: float, margin: float) -> float:
-        """Add to [documents] scores; gives what is missing, or too much, at most, because lists were not read.
+        """Add to [documents] scores; returns by how much they may be off because some lists were not read.
 
-        `hits`: which documents are hits, to which those with a token are added; None where all are. Others get minus
-        infinity. `least`: what k documents reach elsewhere. `margin`: by how much scores are off by rounding; if it is
-        infinite, nothing is added.
+        `hits`: a mask of the hits, to which documents with a token are added; None if all documents are hits. Documents
+        that are not hits get minus infinity. `least`: a score that k documents reach elsewhere. `margin`: the rounding
+        error of scores; if it is infinite, nothing is added.
         """
         missing = self._add(scores, hits, k, least, margin) if np.isfinite(margin) else 0.0
         if hits is not None:
@@ -137,7 +137,7 @@ class MatchLists:
 
 
 def _can_stop(scores: np.ndarray, hits: np.ndarray | None, k: int, least: float, off: float, mean_length: int) -> bool:
-    """Whether what may be among the best is so little that it is faster looked up than found by reading on.
+    """Whether so few documents may still be in the top k that scoring them is faster than reading the other lists.
 
     `off`: by how much scores may be off. `mean_length`: of the lists that are not read yet.
     """
@@ -176,11 +176,11 @@ def _add_best(products, documents, weight, scores, hits):
 def exact_matches(
     postings: VectorPostings, documents: np.ndarray, query: MatchQuery
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The scores of some ascending documents in 64 bits, without the query's weight, and how they come about.
+    """The scores of some ascending documents in 64 bits, without the query's weight, and the matches they consist of.
 
-    That is [documents, query tokens] the best products and which of the document's equal tokens they are with, counted
-    from 0. A query token that a document does not have has the product 0 and the token -1. Of equal products the first
-    token counts.
+    The matches are [documents, query tokens] arrays: the best product, and which of the document's equal tokens it is
+    with, counted from 0; 0 and -1 for a query token that the document does not have. Of equal products the first
+    counts.
     """
     best = np.zeros((len(documents), len(query.terms)))
     which = np.full((len(documents), len(query.terms)), -1, np.int64)

@@ -1,7 +1,7 @@
 """MaxSim: the score of late interaction. Each query token takes the best product with a token of the document.
 
-Products are made in 32 bits for many tokens at a time, and say which documents may be among the best. Their scores are
-then made in 64 bits. Of each query token only those document tokens are multiplied again whose product may be the best.
+Products are computed in 32 bits for many tokens at a time, which shows the documents that may be in the top k. These
+are scored again in 64 bits. For each query token only the document tokens that may have its best product are used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROUNDING, VANISHING = 2.0**-23, 2.0**-126
 """Errors of 32-bit floats: relative, and absolute where they are tiny."""
 _TOKENS = 4096  # document tokens that are multiplied together
 _COLUMNS = 1024  # query tokens that are multiplied together
-_SCORED = 8  # documents that are worth a thread
+_SCORED = 8  # documents that a thread gets at least
 _SAFE = 1e37  # products that 32 bits can surely hold
 
 

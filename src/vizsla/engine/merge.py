@@ -1,7 +1,7 @@
-"""Merging segments: the living documents of several, in order, as one; bounded in memory.
+"""Merging segments: the live documents of several, in order, as one; bounded in memory.
 
-Everything that grows with documents, terms or blocks is planned in memory; postings, which are most of it, come in
-chunks. Small lists stay small and large ones large, so that each kind is merged for itself.
+Arrays that grow with documents, terms or blocks are computed in memory; postings, which are most of the data, are
+written in chunks. Small and large lists are merged separately, since a list never changes its kind.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _end_block(counts, p, plain):
 
 @njit
 def _count_block(postings, a, z, lists, base, moved, p, counts):
-    """Count the postings of a plain block that living documents will have; False for damage."""
+    """Count the postings of a plain block that live documents will have; False for damage."""
     for x in range(a, z):
         old = base + np.int64(postings[x] & np.uint16(OFFSET_MASK))
         if old >= moved.size:
@@ -91,7 +91,7 @@ def _count_block(postings, a, z, lists, base, moved, p, counts):
 
 @njit(f"{BLOCKS}, const int64[:], const int64[:], const int64[:], uint16[:], {_COUNTS}")
 def _count_living(lists, block_starts, moved, places, memory, counts):
-    """Count for each term the blocks, postings and places that living documents will have, and its largest value.
+    """Count for each term the blocks, postings and places that live documents will have, and its largest value.
 
     `memory`: for the postings of a bitmap.
     """
@@ -116,7 +116,7 @@ def _end_blocks(counts, plain):
 
 
 class Piece(NamedTuple):
-    """Some of the blocks and postings of merged lists; who writes them adds the end of the last block to `starts`."""
+    """Some of the blocks and postings of merged lists; the caller appends the end of the last block to `starts`."""
 
     ranges: np.ndarray
     starts: np.ndarray
@@ -253,7 +253,7 @@ class MergedPostingLists:
         last, memory = np.full(len(self.terms), -1, np.int64), np.empty(RANGE_SIZE, np.uint16)
         for (lists, table), to in zip(self.old, self.moved, strict=True):
             a, z = np.searchsorted(table.terms, [self.terms[first], self.terms[end - 1] + 1])
-            # A term whose documents are all gone is given another's place, but nothing of it moves there.
+            # A term without live documents gets the position of another term, but none of its postings are moved there.
             places = np.minimum(np.searchsorted(self.terms, table.terms[a:z]), len(self.terms) - 1)
             if not _move(
                 lists.blocks(table), table.block_starts, int(a), to, places, memory, last, block_free, free,
@@ -266,7 +266,7 @@ class MergedPostingLists:
 def count_lists(
     lists: PostingLists, table: BlockTable, moved: np.ndarray, places: np.ndarray, counts: MergeCounts
 ) -> None:
-    """Count what living documents will have of some lists."""
+    """Count what live documents will have of some lists."""
     memory = np.empty(RANGE_SIZE, np.uint16)
     if not _count_living(lists.blocks(table), table.block_starts, moved, places, memory, counts):
         raise DamagedSegmentError
@@ -304,7 +304,7 @@ class Merge:
         return len(self.numbers), widths.pop()
 
     def dense_pieces(self, space: int, chunk: int) -> Iterator[VectorRows]:
-        """The living documents' dense vectors of a namespace, about `chunk` numbers at a time, as they are stored."""
+        """The live documents' dense vectors of a namespace, about `chunk` numbers at a time, as they are stored."""
         size = max(chunk // max(self.dense_shape(space)[1], 1), 1)
         for segment, mask in zip(self.old, self.masks, strict=True):
             for a in range(0, len(segment), size):
@@ -316,7 +316,7 @@ class Merge:
         return np.append(0, np.cumsum(np.concatenate(counts)))
 
     def token_pieces(self, space: int, chunk: int) -> Iterator[VectorRows]:
-        """The living documents' token vectors of a namespace, about `chunk` numbers at a time, as they are stored."""
+        """The live documents' token vectors of a namespace, about `chunk` numbers at a time, as they are stored."""
         tokens = max(chunk // max(self.old[0].tokens[space].width, 1), 1)
         for rows, mask in self._token_rows(space):
             for first, last in rows.blocks(0, len(rows), tokens):
@@ -330,7 +330,7 @@ class Merge:
         return np.append(0, np.cumsum(np.concatenate([s.sequences[space].sizes()[mask] for s, mask in pairs])))
 
     def sequence_pieces(self, space: int, chunk: int) -> Iterator[np.ndarray]:
-        """The living documents' term sequences of a namespace, some documents at a time, end to end."""
+        """The live documents' term sequences of a namespace, some documents at a time, end to end."""
         for segment, mask in zip(self.old, self.masks, strict=True):
             rows = segment.sequences[space]
             size = max(chunk * max(len(rows), 1) // max(len(rows.numbers), 1), 1)
@@ -339,7 +339,7 @@ class Merge:
                 yield rows.select(a, z, mask[a:z])
 
     def _token_rows(self, space: int) -> list[tuple[TokenRows, np.ndarray]]:
-        """The token vectors of the old segments in a namespace, and which documents live."""
+        """The token vectors of the old segments in a namespace, and which documents are live."""
         rows = [segment.tokens[space] for segment in self.old]
         if len({some.width for some in rows}) > 1:
             raise DamagedSegmentError

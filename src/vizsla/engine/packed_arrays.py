@@ -1,10 +1,10 @@
 """Many arrays for a kernel in one argument: their addresses and shapes.
 
-A call of a kernel looks at each array that it is given, a tenth of a microsecond each; a search would give it 45. A
-table of addresses is one array. Whoever makes a table keeps the arrays.
+Each array argument of a kernel costs a tenth of a microsecond per call, and a search needs 45 arrays. A table of their
+addresses is a single array. The table does not own the arrays: whoever makes a table must keep them alive.
 
-A kernel finds array i of a table with the function for its type, as in `read_uint16(table, i)`; the names say what a
-kernel may do with it. The arrays are those that the table was made from, so both must agree on the types.
+A kernel gets array i of a table from the function for its type, as in `read_uint16(table, i)`; the name also says
+whether the array may be written. Types are not checked, so they must be those of the arrays in the table.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def pack_arrays(*arrays: np.ndarray) -> np.ndarray:
 
 
 def _reader(dtype_name: str, dimensions: int, readonly: bool) -> Callable[[], Callable[..., Any]]:
-    """What gives a kernel an array of a table, by the table and the array's place in it."""
+    """The intrinsic that returns array i of a table to a kernel."""
 
     def define() -> Callable[..., Any]:
         from llvmlite import ir  # type: ignore[import-untyped]
@@ -44,7 +44,7 @@ def _reader(dtype_name: str, dimensions: int, readonly: bool) -> Callable[[], Ca
         dtype = getattr(types, dtype_name)
         array_type = types.Array(dtype, dimensions, "C", readonly=readonly)
 
-        def read(typing_context, table, i):  # noqa: ARG001 (numba asks for these)
+        def read(typing_context, table, i):  # noqa: ARG001 (numba requires these)
             def generate(context, builder, signature, arguments):
                 entries = make_array(signature.args[0])(context, builder, arguments[0]).data  # type: ignore[no-untyped-call]
                 first = builder.mul(arguments[1], ir.Constant(cgutils.intp_t, _ENTRY))

@@ -37,7 +37,7 @@ from vizsla.engine.topk import TopK
 from vizsla.engine.weighting import WEIGHTINGS, Weightings
 from vizsla.kernels import njit
 
-_MAX_K = 1000  # of a larger k, finding the place of each document among the best takes too long
+_MAX_K = 1000  # with a larger k, inserting each document into the top k takes too long
 _ALL_FREQUENT = -2  # even the rarest term has bitmaps
 _TOGETHER = 8  # documents that are fetched from memory together
 _LINE, _LINES = 16, 8  # numbers in a line of the processor's cache, and lines of a document that are fetched early
@@ -70,7 +70,7 @@ def search_phrase(
 ) -> TopDocuments | None:
     """The best k documents that have a phrase, whose terms are those of a query; of equal scores the first inserted.
 
-    None if they must be found in another way: a segment stores no sequences in the namespace of the phrase, `space`,
+    Returns None if this method does not apply: a segment stores no sequences in the namespace of the phrase, `space`,
     the query has other terms, there are many terms, all terms are very frequent, or k is large.
     """
     ordered = SegmentList.of(segments)
@@ -158,7 +158,7 @@ def _insert(top, count, score, place):
 
 @njit
 def _merge(phrase, scratch, size, first, top, count, stop):
-    """Merge those of the scored documents that have the phrase into the top k; how many it has then, -1 as `_search`.
+    """Merge the scored documents that have the phrase into the top k; returns its new size, or -1 as `_search` does.
 
     The phrase is looked for in the best first, until no other can be among the top k.
     """
@@ -176,7 +176,7 @@ def _merge(phrase, scratch, size, first, top, count, stop):
             return -1
         for x in range(size, end):
             if phrase.found[x - size]:
-                score = np.float32(scores[x]) + np.float32(0)  # makes the 0 of a negative number a plain one
+                score = np.float32(scores[x]) + np.float32(0)  # turns -0.0 into 0.0
                 count = _insert(top, count, score, first + np.int64(documents[x]))
     return count
 
@@ -198,10 +198,10 @@ def _least(top, count):
     )
 )
 def _search(table, lengths, allowed, facts, w, query, order, phrase, memory, scratch, top, count, stop):
-    """Merge those of a segment's documents that have a phrase into the top k; how many it has then.
+    """Merge a segment's documents that have a phrase into the top k; returns its new size.
 
-    -1 for damage or if stopped, _ALL_FREQUENT if this is not the way to find them. `query`: its terms, with their
-    numbers for blocks. `order`: memory for so many numbers.
+    Returns -1 for damage or if stopped, _ALL_FREQUENT if all terms are too frequent for this method. `query`: its
+    terms, with term numbers instead of blocks. `order`: scratch, one number per term.
     """
     range_count = lengths.shape[1] >> RANGE_BITS
     small, large, blocks, _, sound = open_terms(table, query.blocks, range_count, memory)
@@ -232,17 +232,17 @@ def _search(table, lengths, allowed, facts, w, query, order, phrase, memory, scr
 
 
 MAX_TERMS = 16
-"""That a query may have here."""
+"""The maximum number of terms of a query in this module."""
 MANY = 2048
-"""Documents may be gathered up to this number, and those of one range more."""
+"""Documents are collected until there are this many; the last range may exceed it."""
 _LARGE = 1 << 15  # marks a posting of a large list
 
 
 class CommonScratch(NamedTuple):
-    """What a thread works in."""
+    """Scratch memory of a thread."""
 
     marks: np.ndarray
-    """[MAX_TERMS, RANGE_SIZE] for each term and document of a range the place of its posting among the term's own."""
+    """[MAX_TERMS, RANGE_SIZE] for each term and document of a range the position of its posting in the term's block."""
     leads: np.ndarray
     """[2, RANGE_SIZE] documents of a range, as small and as large postings of one term."""
     bounds: np.ndarray
@@ -321,7 +321,7 @@ def _offset_at(postings, x):
 
 @njit
 def _look_up(small, large, bounds, leads, some, start, marks):
-    """Mark those of some documents that a term has; they are given by postings of the rarest term."""
+    """Mark which of the given documents have a term; the documents are given by postings of the rarest term."""
     a, z, b, y = bounds[0], bounds[1], bounds[2], bounds[3]
     is_plain = a < z and not is_bitmap(small, a, z)  # a bitmap needs no marks
     for x in range(np.uint64(some.size)):
@@ -349,9 +349,9 @@ def _mark_all(small, large, bounds, marks):
 
 @njit
 def _keep_marked(small, large, bounds, leads, some, start, marks):
-    """Move those of some documents that a term has to the front; how many.
+    """Move the documents that have a term to the front; returns how many they are.
 
-    The mark of a document that has been marked is a posting of its own. Any other mark is an old one, and is not.
+    Marks are not cleared between ranges: a mark counts only if the posting it points to is one of this document.
     """
     kept, last, as_bitmap = np.uint64(0), np.uint64(bounds[1] - bounds[0] - 1), is_bitmap(small, bounds[0], bounds[1])
     a, b, many = np.uint64(bounds[0]), np.uint64(bounds[2]), np.uint64(bounds[3] - bounds[2])
@@ -373,10 +373,10 @@ def _keep_marked(small, large, bounds, leads, some, start, marks):
 
 @njit
 def find_common(small, large, blocks, doc_range, order, scratch):
-    """Find the documents of a range that have all terms: how many by small and large postings of the rarest, order[0].
+    """Find the documents of a range that have all terms; returns how many, by small and by large postings of order[0].
 
-    `scratch.leads` has these postings, from the first of the range. A term's blocks are read and all its documents are
-    marked, or those that may have it are looked up, if they are few. Returns -1 for damage.
+    `scratch.leads` gets these postings of the rarest term, as offsets from the start of its block. If few documents are
+    left, each is looked up in the next term's blocks; otherwise the blocks are read. Returns -1 for damage.
     """
     lead = scratch.bounds[order[0]]
     if not _find_blocks(small, large, blocks[order[0]], doc_range, lead):
@@ -408,7 +408,7 @@ def find_common(small, large, blocks, doc_range, order, scratch):
 
 @njit
 def _score(segment, terms, w, scratch, rarest, kind, x, base):
-    """The score of a document that `find_common` has found, as `score_documents` has it."""
+    """The score of a document found by `find_common`, the same as from `score_documents`."""
     small, large, total = segment.small, segment.large, 0.0
     lead = scratch.bounds[rarest, 2 * kind] + np.int64(scratch.leads[kind, x])
     offset = _offset_at(large.postings if kind else small.postings, lead)
@@ -433,7 +433,7 @@ def _score(segment, terms, w, scratch, rarest, kind, x, base):
 
 @njit
 def score_range(segment, terms, w, doc_range, rarest, kind, found, least, scratch, size):
-    """Add documents that `find_common` has found in a range, and their scores, to those of the ranges before.
+    """Append the documents that `find_common` found in a range, and their scores, to those of earlier ranges.
 
     Documents that may not be found, or have a lower score than `least`, are left out. Returns how many there are then,
     -1 for damage.

@@ -48,7 +48,7 @@ class PostingLists:
     directory: ListDirectory
     """Which terms have a list, and where its blocks are."""
     postings: np.ndarray
-    """[p] uint16: the document's place in its range, ascending in a block; in small lists the value minus one above.
+    """[p] uint16: the document's offset in its range, ascending in a block; small lists have value - 1 in the top bits.
     Blocks of small lists with many postings are bitmaps."""
     values: np.ndarray
     """[p] what large lists store; empty, and of bytes, in small lists."""
@@ -56,7 +56,7 @@ class PostingLists:
     """[t] float64: the largest value of each large list; empty in small lists."""
 
     def __post_init__(self) -> None:
-        if len(self.values) == 0:  # so that kernels meet one type of small lists
+        if len(self.values) == 0:  # kernels are compiled for one type of small lists
             object.__setattr__(self, "values", np.zeros(0, np.uint8))
         freeze(self)
 
@@ -84,7 +84,7 @@ class PostingLists:
     def open(
         self, terms: np.ndarray, range_count: int, blocks: np.ndarray, maxima: np.ndarray, column: int = 0
     ) -> Blocks:
-        """The blocks of some terms, in documents of so many ranges.
+        """The blocks of some terms, of a segment with `range_count` document ranges.
 
         Where they start and end is put into two columns of `blocks`, and the largest values into `maxima`.
         """
@@ -118,7 +118,7 @@ class PostingLists:
         return self._unpack(found, np.arange(*blocks[0].tolist()), size, int(self.frequencies(wanted)[0]))[:2]
 
     def fit(self) -> bool:
-        """Whether the arrays can belong together, by their shapes and last entries alone."""
+        """Whether the arrays are consistent, judging only by their shapes and last entries."""
         return self.directory.fits(len(self.postings))
 
     def check(self) -> None:
@@ -161,7 +161,7 @@ class PostingLists:
     def _unpack(
         self, blocks: Blocks, wanted: np.ndarray, size: int, count: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The documents and values of some blocks, which have so many postings at most; how many each block has."""
+        """The documents and values of some blocks, and the number of postings of each block."""
         documents, values = np.empty(count, np.uint32), np.empty(count, self.values.dtype)
         counts, memory = np.empty(len(wanted), np.int64), np.empty(RANGE_SIZE, np.uint16)
         found = _unpack_blocks(blocks, wanted, size, memory, documents, values, counts)

@@ -1,8 +1,8 @@
 """Posting lists that carry vectors: for each token that occurs, the documents that have it and its vector in each.
 
-A query token is compared with equal tokens only, so that a search reads the lists of its tokens and no others. A
-document stands in a list as often as it has the token. A list knows the length of its longest vector: with that of the
-query's it bounds what the list can add to any score.
+A query token is only compared with equal tokens, so a search only reads the lists of the query's tokens. A document
+has a posting for each occurrence of the token. The norm of the longest vector of each list is stored: together with the
+norm of the query's vector it bounds what the list can add to a score.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vizsla.engine.arrays import DamagedSegmentError, distinct
 from vizsla.engine.vector_rows import ScaledRows, VectorRows, convert_rows, select_rows, wide_rows
 
 _CHUNK = 1 << 16  # vectors whose lengths are worked out together
-_UP = 1 + 1e-12  # so that no rounding takes a bound below what it bounds
+_UP = 1 + 1e-12  # so that rounding never makes a bound too low
 
 
 class MatchQuery(NamedTuple):
@@ -54,7 +54,7 @@ class VectorPostings:
 
     @classmethod
     def of(cls, vectors: VectorRows, terms: np.ndarray, starts: np.ndarray) -> VectorPostings:
-        """From the token vectors of documents one behind the other, the token of each, and where documents begin."""
+        """From the concatenated token vectors of documents, the token of each vector, and where documents begin."""
         order = np.argsort(terms, kind="stable")
         present, first = np.unique(terms[order], return_index=True)
         documents = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
@@ -82,7 +82,7 @@ class VectorPostings:
         return VectorPostings(self.terms, self.starts, _list_norms(rows, self.starts), self.documents, rows)
 
     def fits(self) -> bool:
-        """Whether the arrays can belong together, by their shapes and ends alone."""
+        """Whether the arrays are consistent, judging only by their shapes and ends."""
         return (
             self.vectors.ndim == 2
             and len(self.vectors) == len(self.documents)
@@ -150,11 +150,11 @@ class PostingsPiece(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MergedVectorPostings:
-    """The plan of merged lists: the living documents of several segments, renumbered, list by list."""
+    """The plan of merged lists: the live documents of several segments, renumbered, list by list."""
 
     old: Sequence[VectorPostings]
     moved: Sequence[np.ndarray]
-    """For each segment the new number of each document, below 0 for one that is gone."""
+    """For each segment the new number of each document, negative for a deleted one."""
     terms: np.ndarray
     starts: np.ndarray
 
@@ -183,7 +183,7 @@ class MergedVectorPostings:
             end = int(np.searchsorted(self.starts, self.starts[first] + size, side="right")) - 1
             end = min(max(end, first + 1), len(self.terms))
             parts = (part for number in range(len(self.old)) for part in self._parts(number, first, end, size))
-            if end == first + 1:  # one list, perhaps long: its parts lie behind one another already
+            if end == first + 1:  # one list, perhaps long: its parts are in order already
                 yield from parts
             else:
                 yield _sorted(list(parts))

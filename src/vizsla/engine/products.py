@@ -1,6 +1,6 @@
 """Products of stored vectors with a few query vectors in 32 bits, by one thread: a tile of them at a time.
 
-For so few query vectors this is as fast as a library for matrices, whose own threads would stand in each other's way.
+For so few query vectors this is as fast as BLAS, whose own threads would compete with those of the search.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 from vizsla.kernels import njit_fastsum
 
 TILE = 4
-"""Query vectors that are multiplied at a time; `padded` fills them up."""
+"""Query vectors per tile; `padded` adds vectors of zeros up to a multiple of it."""
 
 
 def padded(query: np.ndarray) -> np.ndarray:

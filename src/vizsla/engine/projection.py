@@ -1,4 +1,4 @@
-"""Random projection of sparse rows: every term is a direction of signs, drawn from a hash of the term.
+"""Random projection of sparse rows: every term is a random vector of signs, derived from a hash of the term.
 
 Two such directions of n signs are nearly orthogonal. So inner products are unchanged on average, with an error of about
 the product of both lengths over the square root of n (Achlioptas, 2003). There is no table: the signs are the bits of
@@ -17,7 +17,7 @@ from vizsla.kernels import njit
 BITS = 64
 """Signs that one hash gives; widths are multiples of it."""
 _SIGNS = np.float32(1) - 2 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
-"""[256, 8] the signs that a byte stands for: adding eight numbers at once is what processors are good at."""
+"""[256, 8] the signs that a byte stands for, so that eight numbers are added at once."""
 
 
 def term_keys(terms: Iterable[str]) -> np.ndarray:

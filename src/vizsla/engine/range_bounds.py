@@ -1,4 +1,4 @@
-"""The bounds of the documents of one range, and which of them reach what is needed."""
+"""The score bounds of the documents of one range, and which of them reach the threshold."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from vizsla.engine.intrinsics import prefetch
 from vizsla.kernels import njit, njit_inlined
 
 BIN_BITS = 5
-BINS = 1 << (16 - BIN_BITS)  # as many as 16 bits can reach: damaged lists may add up to more than they should
-POSTINGS_FETCHED = 32  # at a time: a line of a processor's memory
-PROBE = 60  # postings added up in the time it takes to look one document up in a block
+BINS = 1 << (16 - BIN_BITS)  # all of 16 bits, since the sums of damaged lists may be too high
+POSTINGS_FETCHED = 32  # at a time: a cache line
+PROBE = 60  # the cost of looking up a document in a block, in postings added up
 
 
 class Candidates(NamedTuple):
@@ -37,10 +37,10 @@ class Candidates(NamedTuple):
     offsets: np.ndarray
     """[RANGE_SIZE + 2] where in the range candidates are."""
     at: np.ndarray
-    """[n, 2] the blocks, small and large, that each term has come to."""
+    """[n, 2] the current small and large block of each term."""
     state: np.ndarray
-    """[5] the bound to reach; the lowest bin that, with those above it, holds k candidates; how many these hold; how
-    many documents were looked up in the last range; how many candidates there were in all."""
+    """[5] the threshold; the lowest bin for which it and the bins above hold k candidates; the number of candidates in
+    these bins; the documents looked up in the last range; the number of all candidates."""
 
     @classmethod
     def of_size(cls, size: int, terms: int) -> Candidates:
@@ -57,7 +57,7 @@ class Candidates(NamedTuple):
 
 @njit
 def come_to(ranges, at, end, doc_range):
-    """Go on to the first block that is not before a range; returns its place and whether it is of that range."""
+    """Advance to the first block at or after a range; returns its position and whether it belongs to that range."""
     while at < end and ranges[at] < doc_range:
         at += 1
     return at, at < end and ranges[at] == doc_range
@@ -65,7 +65,7 @@ def come_to(ranges, at, end, doc_range):
 
 @njit
 def _fetch_next(lists, r, end):
-    """Have the postings of the block after r, which are wanted soon, come near while those of r are added up."""
+    """Prefetch the postings of the block after r while those of r are added up."""
     if r + 1 < end:
         last = min(np.int64(lists.starts[r + 2]), lists.postings.size)
         for x in range(np.int64(lists.starts[r + 1]), last, POSTINGS_FETCHED):
@@ -134,8 +134,8 @@ def keep(sums, offsets, n, needed):
 def bound_range(small, large, lengths, terms, w, bounds, candidates, doc_range, essential, threshold):
     """Find the offsets in a range whose bounds reach the threshold; returns how many they are, -1 for damage.
 
-    The essential terms are added up for all documents. The others, and what can still come of them, decide which
-    documents they are looked up for. If there are no others, bounds are not refined yet.
+    The essential terms are added up for all documents. The other terms are only looked up for documents that they could
+    still lift above the threshold. If all terms are essential, bounds are not refined yet.
     """
     at, sums, offsets, n = candidates.at, candidates.sums, candidates.offsets, 0
     for j in range(terms.weights.size):
@@ -148,7 +148,7 @@ def bound_range(small, large, lengths, terms, w, bounds, candidates, doc_range, 
         if j >= essential and n == 0:
             return 0
         i = bounds.order[j]
-        lookups = offsets[:n] if j >= essential else offsets  # more than any block has: not worth looking up
+        lookups = offsets[:n] if j >= essential else offsets  # all offsets, so the block is added up as a whole
         if not add_term(
             small, large, lengths, terms.blocks, at, i, terms.spaces[i], doc_range, w, bounds.rows, bounds.factors,
             sums, lookups,

@@ -1,12 +1,12 @@
 """The search of one segment: bounds for one document range after the other, and exact scores for a few documents.
 
-The bounds of a whole range are added up; those that reach what is known of the k-th best score are candidates. When
-all ranges are done, the candidates left, hardly more than k, are scored exactly.
+The bounds of a whole range are added up; documents whose bound reaches the current threshold, a lower bound of the k-th
+best score, become candidates. After the last range the remaining candidates, few more than k, are scored exactly.
 
-Not all terms take part at first. As in MaxScore, terms that together cannot lift a document to the k-th best score
-alone are left out; then they are looked up for the documents they could matter for. Looking up costs much more than
-adding up, so only terms with a small share in the score needed are left out, more or fewer from range to range as
-it pays, and a block is added up as a whole where too many documents are to be looked up in it.
+As in MaxScore, terms that even together cannot lift a document to the k-th best score are non-essential: they are left
+out at first, and then looked up only for documents whose rank they could change. Looking up costs much more than adding
+up, so only terms that contribute a small share of the threshold are left out; the share adapts from range to range. A
+block is added up as a whole if too many documents would have to be looked up in it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from vizsla.engine.stop_flag import must_stop
 from vizsla.engine.topk import merge_topk
 from vizsla.kernels import njit, njit_inlined
 
-BITMAP_PROBE = 12  # postings added up in the time it takes to look one document up in a bitmap
-BITMAP_LOAD = 800  # postings added up in the time it takes to add a bitmap
-SHARE = 0.3  # of the score needed: what the terms left out may add together, at first
+BITMAP_PROBE = 12  # the cost of looking up a document in a bitmap, in postings added up
+BITMAP_LOAD = 800  # the cost of adding a whole bitmap, in postings added up
+SHARE = 0.3  # the initial share of the threshold that non-essential terms may contribute together
 PART = 512  # candidates that are refined together
 NO_RANGE = 1 << 40
 NOT_PROVEN = -2
-EARLY, BEHIND = 5, 0.7  # after a fifth of the ranges, 70% of the candidates to be expected
+EARLY, BEHIND = 5, 0.7  # give up a guess after a fifth of the ranges with less than 70% of the expected candidates
 MIN_SCORE, MAX_SCORE = 1.2e-38, 3.4e38  # between them a 32-bit float rounds a sum by one part in ten million
 
 
@@ -49,9 +49,9 @@ def _next_range(small, large, blocks, at, order, essential, first):
 
 @njit
 def _count_essential(rest, threshold, share):
-    """How many terms, those that can add most first, must take part from the start.
+    """The number of essential terms; terms are ordered by the most they can add.
 
-    What the others can add together stays below a share of what is needed. None, if all together cannot add enough.
+    The other terms together stay below a share of the threshold. 0 if all terms together cannot reach the threshold.
     """
     n = rest.size - 1
     while n > 1 and rest[n - 1] < threshold * share:
@@ -61,7 +61,7 @@ def _count_essential(rest, threshold, share):
 
 @njit
 def _adapt(share, looked_up, probes, postings):
-    """Leave out more terms next time if looking documents up was cheap beside adding up the postings, else fewer."""
+    """The next share: higher if looking documents up was cheap compared with adding up postings, else lower."""
     cost = looked_up * probes
     if cost * 4 < postings:
         return min(share * 1.2, 1.0)
@@ -129,7 +129,7 @@ def _collect_in_parts(segment, terms, w, bounds, candidates, doc_range, n, to_re
 
 @njit
 def _is_clamped(w):
-    """Whether there are more length codes than bounds tell apart."""
+    """Whether there are more length codes than bounds distinguish."""
     return w.norms.shape[1] > w.small.shape[1] // MAX_SMALL
 
 
@@ -158,7 +158,7 @@ def _mean_places(lists, a, z, range_count):
 
 @njit
 def _start(small, large, range_count, terms, bounds, candidates):
-    """Put everything at its beginning, and estimate what the terms cost."""
+    """Reset all positions to the first block, and estimate the costs of the terms."""
     candidates.bins[:] = 0
     candidates.state[:] = 0
     n = terms.weights.size
@@ -185,8 +185,8 @@ def _is_behind(found, k, done, range_count):
 def _search_from(segment, terms, w, unit, bounds, candidates, scoring, sorting, topk, count, guess, stop):
     """Merge a segment's documents into the top k; returns how many documents the top k has.
 
-    Documents below a guess of the k-th best score are left out; if it turns out to be too high, NOT_PROVEN comes back
-    and the top k is as it was. -1 for damage, or if it was stopped: then `candidates` is as clean as before.
+    Documents below `guess`, an estimate of the k-th best score, are left out; if it was too high, NOT_PROVEN is
+    returned and the top k is unchanged. Returns -1 for damage or if stopped; in the latter case `candidates` is clean.
     """
     k, n, capacity = topk.scores.size, terms.weights.size, candidates.documents.size
     small, large, lengths, state = segment.small, segment.large, segment.lengths, candidates.state

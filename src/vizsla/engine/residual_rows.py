@@ -22,7 +22,7 @@ BITS = (2, 4)
 _SAMPLED = 1 << 18  # distances that buckets are learnt from
 _ITERATIONS = 30
 _BLOCK = 1 << 18  # vectors that are encoded together
-_ENCODED = 1024  # vectors that are worth a thread
+_ENCODED = 1024  # vectors that a thread gets at least
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class ResidualCodec:
     centroids: np.ndarray
     """[centroids, width] 16- or 32-bit floats."""
     means: np.ndarray
-    """[4 or 16] what a code stands for, ascending."""
+    """[4 or 16] the residual that each code stands for, ascending."""
 
     @classmethod
     def learn(cls, centroids: np.ndarray, sample: np.ndarray, bits: int) -> ResidualCodec:
@@ -168,7 +168,7 @@ def narrow(centroids: np.ndarray) -> np.ndarray:
 
 
 def _bucket_means(distances: np.ndarray, count: int) -> np.ndarray:
-    """[count] the means of the buckets of sorted numbers that lie nearest to their numbers."""
+    """[count] bucket means that quantise sorted numbers with little squared error (Lloyd)."""
     if len(distances) == 0:
         return np.zeros(count, np.float32)
     sums = np.append(0, np.cumsum(distances))
@@ -203,7 +203,7 @@ def _encode(rows, assigned, centroids, cuts, means, bits, codes, scales):
 
 @njit("const uint16[:], const uint8[:,:], const float32[:], const float32[:,:], const float32[:], int64, float32[:,:]")
 def _decode(assigned, codes, scales, centroids, means, bits, out):
-    """Put the numbers of vectors into `out`; False if one has a centroid that is not there."""
+    """Decode vectors into `out`; False if one refers to a centroid that does not exist."""
     per_byte, mask = 8 // bits, (1 << bits) - 1
     for t in range(assigned.size):
         if assigned[t] >= centroids.shape[0]:

@@ -1,4 +1,4 @@
-"""Rows of a segment by their terms, and the top k of rows that are known: for queries that say what must match."""
+"""The rows of a segment that have some terms, and the top k among given rows: for boolean queries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from vizsla.engine.weighting import Weightings
 from vizsla.kernels import njit
 
 _MOST_MARKS = 200  # terms at once: a mark is a byte
-_CHECKED, _LEAST_CHECKED = 4, 64  # times k rows are checked first, and at least so many
+_CHECKED, _LEAST_CHECKED = 4, 64  # the best 4 k rows are checked first, and at least 64
 _OPEN_TERMS = 1000  # terms whose blocks are opened together
 _NO_PLACES = np.zeros(0, np.int64)
 
@@ -90,8 +90,8 @@ def search_rows(
 ) -> TopDocuments:
     """The best k of some rows of each segment, ascending; a row that has no term of the query has the score 0.
 
-    Every row is scored, as `search` would score it. `check`: says which rows of a segment, given by its place, may be
-    found. It is asked for the best rows first, until there are k: where it takes long, few need it.
+    Every row is scored, as `search` would score it. `check(segment, rows)` says which rows may be found. It is called
+    for the best rows first, until k rows have passed, so that an expensive check is made for few rows.
     """
     ordered = SegmentList.of(segments)
     places, scores = _score(ordered, query, weightings, rows)
@@ -162,7 +162,7 @@ def _checked(segments: SegmentList, places: np.ndarray, check: Callable[[int, np
 def _mark(lists, blocks, column, mask, stop):
     """Mark the rows of the lists of some terms; False if a list is damaged, or if stopped.
 
-    `column`: where the blocks say in which ones the lists begin; where they end is in the next column.
+    `column`: the column of `blocks` with the first block of each list; the next column has the end.
     """
     for i in range(blocks.shape[0]):
         for r in range(blocks[i, column], blocks[i, column + 1]):
@@ -263,8 +263,9 @@ def _intersect(table, order, marks, spare, size, memory, out, stop):
 
     -1 for damage or if stopped.
 
-    `order`: the rarest term comes first. It leads: first its small list, then its large one. The mark of a document
-    is the number of terms it has so far; all are 0 before and after. `spare`: memory for the postings of a bitmap.
+    `order`: the terms, rarest first. The rarest one drives the intersection: first its small list, then its large one.
+    The mark of a document is the number of terms it has so far; all marks are 0 before and after. `spare`: scratch for
+    the postings of a bitmap.
     """
     small, large, blocks = blocks_of(table, memory)
     lead, count = blocks[order[0]], 0

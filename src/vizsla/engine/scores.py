@@ -69,7 +69,7 @@ def value_at(lists, x):
 
 @njit
 def score_value(value, place, codes, weight, w, s):
-    """The part of a value in the score of the document at a place; negative infinity if it is damaged."""
+    """The contribution of a value to the score of the document at a position; negative infinity if it is damaged."""
     code = codes[place]
     if code >= w.norms.shape[1] and not w.linear[s]:
         return -np.inf
@@ -78,14 +78,14 @@ def score_value(value, place, codes, weight, w, s):
 
 @njit
 def score_posting(lists, x, codes, base, weight, w, s):
-    """The part of one posting in its document's score; negative infinity if it is damaged."""
+    """The contribution of one posting to its document's score; negative infinity if it is damaged."""
     place = base + np.int64(lists.postings[x] & np.uint16(OFFSET_MASK))
     return score_value(value_at(lists, x), place, codes, weight, w, s)
 
 
 @njit
 def _part_of(value, code, term):
-    """What `score_value` gives, with the numbers of a term read once and not for every posting."""
+    """The same as `score_value`, but the constants of the term are read once and not for every posting."""
     weight, linear, norms, k0, k1, k2, k3 = term
     if linear:
         return weight * (k0 * value)
@@ -102,14 +102,14 @@ def _offset_of(document):
 
 @njit
 def _score_found(lists, x, codes, term, documents, j, sums):
-    """Add the part of the posting at x to a document's score, if it is the document's."""
+    """Add the contribution of the posting at x to a document's score, if the posting is of that document."""
     if (lists.postings[x] & np.uint16(OFFSET_MASK)) == _offset_of(documents[j]):
         sums[j] += _part_of(value_at(lists, x), codes[documents[j]], term)
 
 
 @njit_inlined
 def _look_up(lists, a, z, codes, term, documents, j, end, sums):
-    """Add a block's part to the scores of the documents j .. end - 1, each looked up."""
+    """Add a block's contribution to the scores of the documents j .. end - 1, by looking up each document."""
     postings = lists.postings
     while j + 4 <= end:
         o, p, q, r = find_four(
@@ -129,7 +129,7 @@ def _look_up(lists, a, z, codes, term, documents, j, end, sums):
 
 @njit
 def _read_through(lists, a, z, codes, term, documents, j, end, places, sums):
-    """Add a block's part to the scores of the documents j .. end - 1, which are looked for at every posting."""
+    """Add a block's contribution to the scores of the documents j .. end - 1, by reading all its postings."""
     for i in range(j, end):
         places[_offset_of(documents[i])] = i
     for x in range(np.uint64(a), np.uint64(z)):

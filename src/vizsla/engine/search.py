@@ -32,7 +32,7 @@ from vizsla.engine.vector_indexes import VectorIndex
 from vizsla.engine.weighting import Weightings
 
 _NOT_FINITE = "query weights must be finite numbers"
-SAFELY_POSITIVE, SAFELY_SMALL = 1e-200, 1e200  # outside, a product could vanish or overflow in 64-bit floats
+SAFELY_POSITIVE, SAFELY_SMALL = 1e-200, 1e200  # outside, 64-bit products could underflow or overflow
 
 
 def _are_positive(weights: np.ndarray) -> bool:
@@ -128,8 +128,8 @@ def search_many(
     The weights of documents are positive, those of queries any finite numbers. Works without the GIL, so that
     several threads can each search some of the queries.
 
-    `expected` below 1 makes the search approximate and faster: terms that matter less are expected to add no more than
-    this share of what they could, so that documents which live on them may be missed. Scores stay exact.
+    `expected` below 1 makes the search approximate and faster: terms of low weight are assumed to add at most this
+    share of their maximum, so documents whose score comes mostly from such terms may be missed. Scores stay exact.
 
     `search_params`: how dense and token vectors are searched where segments have ANN indexes; None scores all vectors.
     `threads`: how many search token vectors by such an index.
@@ -168,7 +168,7 @@ def search_many(
 def _search_plain(
     segments: SegmentList, query: Query, weightings: Weightings, k: int, masks: Masks, expected: float
 ) -> TopDocuments:
-    """The top k of one query without vectors: the short way for what is asked most."""
+    """The top k of one query without vectors: a fast path for the most common search."""
     weights = query.weights.tolist()
     if not all(map(isfinite, weights)):
         raise ValueError(_NOT_FINITE)

@@ -28,7 +28,7 @@ MAX_DOCUMENTS = 1 << (16 + RANGE_BITS)  # their ranges in 16
 
 
 def fits_a_segment(postings: int, documents: int) -> bool:
-    """Whether so many postings of so many documents can be in one segment."""
+    """Whether one segment can hold this many postings and documents."""
     return postings <= MAX_POSTINGS and documents <= MAX_DOCUMENTS
 
 
@@ -48,7 +48,7 @@ class SegmentArrays(NamedTuple):
 
 
 LENGTH_TYPES = ("uint8", "uint32")
-"""Of length codes: Lucene's take a byte, exact lengths more. Kernels are compiled for each of them."""
+"""The types of length codes: Lucene's codes are bytes, exact lengths are larger. Kernels are compiled for each."""
 SEGMENTS = [
     f"SegmentArrays({BLOCKS}, {BLOCKS}, const {codes}[:,:], const bool[:], int64, int64)" for codes in LENGTH_TYPES
 ]
@@ -64,15 +64,15 @@ class Segment:
     """
 
     numbers: np.ndarray
-    """[n] the documents' insertion numbers, ascending: they decide ties and lead to what is stored of them."""
+    """[n] the documents' insertion numbers, ascending: they break ties and are the keys of the stored documents."""
     lengths: np.ndarray
-    """[s, whole ranges] each document's length code in each namespace, filled up with 0."""
+    """[s, whole ranges] each document's length code in each namespace, padded with 0."""
     sizes: np.ndarray
     """[s, n] each document's length in each namespace, exactly: what statistics are counted from."""
     small: PostingLists
-    """What occurs one to four times."""
+    """Posting lists of the values 1 to 4."""
     large: PostingLists
-    """All other values: higher counts, learned weights."""
+    """Posting lists of all other values: higher counts, learned weights."""
     dense: Mapping[int, VectorRows] = field(default_factory=dict)
     """[n, dimensions] the documents' vectors, by the places of the namespaces that have dense ones."""
     ann: Mapping[int, AnnIndex] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Segment:
         return distinct(np.concatenate([self.small.terms, self.large.terms]))
 
     def fits(self) -> bool:
-        """Whether the arrays can belong together, by their shapes and last entries alone."""
+        """Whether the arrays are consistent, judging only by their shapes and last entries."""
         spaces, n = self.sizes.shape
         range_count = -(-n // RANGE_SIZE)
         return (
@@ -134,7 +134,7 @@ class Segment:
     def lists_table(self) -> np.ndarray:
         """The arrays of the posting lists as a table for kernels.
 
-        In place of columns, which they do not have, the values of large lists have their kind; see `Blocks`.
+        The entry of the values of large lists has their type in place of the number of columns; see `Blocks`.
         """
         small, large = self.small, self.large
         values, kind = large.value_bytes
@@ -159,7 +159,7 @@ class Segment:
         return OpenTerms(SegmentArrays(small, large, self.lengths, mask, len(self.numbers), first), blocks)
 
     def frequencies(self, terms: np.ndarray, living: np.ndarray | None = None) -> np.ndarray:
-        """In how many documents each of these terms occurs; in how many living ones, given `living_frequencies`."""
+        """In how many documents each of these terms occurs; in how many live ones, given `living_frequencies`."""
         if living is None:
             df: np.ndarray = self.small.frequencies(terms) + self.large.frequencies(terms)
             if (df > len(self)).any():
@@ -292,7 +292,7 @@ def _invert(
 
 
 def by_document(segment: Segment) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """The rows of the documents of each range again, in CSR form: pointers, term numbers, values."""
+    """The inverse of an inverted index: the documents of each range as CSR rows of pointers, term numbers, values."""
     kinds = [(lists, lists.table()) for lists in (segment.small, segment.large)]
     for first in range(0, len(segment), RANGE_SIZE):
         both = [lists.within(first // RANGE_SIZE, table) for lists, table in kinds]
@@ -306,7 +306,7 @@ def by_document(segment: Segment) -> Iterator[tuple[np.ndarray, np.ndarray, np.n
 
 
 def pad_lengths(lengths: np.ndarray) -> np.ndarray:
-    """Length codes filled up to whole ranges, so that kernels need not look where the last one ends."""
+    """Length codes padded to whole ranges, so that kernels need no check at the end of the last range."""
     missing = -lengths.shape[1] % RANGE_SIZE
     codes = lengths.astype(np.uint8 if lengths.dtype == np.uint8 else np.uint32, copy=False)
     return np.ascontiguousarray(np.pad(codes, ((0, 0), (0, missing))))

@@ -33,7 +33,7 @@ class SegmentList(Sequence[Segment]):
         self._prepared: dict[tuple[int, ...], PreparedSegments] = {}
 
     def _common_shift(self) -> int | None:
-        """What makes an insertion number of a place, if it is the same for all documents."""
+        """The difference between insertion number and place, if it is the same for all documents."""
         shifts = {
             int(s.numbers[place]) - place - first
             for s, first in zip(self.segments, self.firsts, strict=False)
@@ -53,7 +53,7 @@ class SegmentList(Sequence[Segment]):
 
     @classmethod
     def of(cls, segments: Sequence[Segment]) -> SegmentList:
-        """Segments as such a list; one that is a list already stays as it is."""
+        """Segments as a `SegmentList`; a `SegmentList` is returned unchanged."""
         return segments if isinstance(segments, SegmentList) else cls(segments)
 
     def __len__(self) -> int:

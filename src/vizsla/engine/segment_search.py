@@ -1,8 +1,8 @@
-"""The top k of queries in one segment: one call of a kernel, whatever it takes.
+"""The top k of queries in one segment, in a single kernel call.
 
 The kernel gets its arrays in tables, see `packed_arrays.py`: one for a segment and the weightings of a model, one for
-the memory that a thread works in. A kernel that reads a table must not count references, so it is an `njit`,
-and no other kind of kernel may call it: it would free the arrays.
+the scratch memory of a thread. A kernel that reads a table must not count references, which would free the arrays. So
+it must be compiled by `njit` of `vizsla.kernels`, and only such kernels may call it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Masks = Sequence[np.ndarray | None]
 class PreparedSegment(NamedTuple):
     """A segment with a mask and the weightings of a model, as `search_segment` takes it.
 
-    The arrays whose types differ from segment to segment go by themselves. The table has the others.
+    Arrays whose types differ between segments are passed as arguments of their own; all others are in the table.
     """
 
     table: np.ndarray
@@ -61,13 +61,13 @@ class PreparedSegment(NamedTuple):
 
 
 class PreparedSegments:
-    """Segments with masks and the weightings of a model. Who searches them holds on to this: tables keep no arrays."""
+    """Segments with masks and the weightings of a model. Keep it while searching: it owns the tables' arrays."""
 
     def __init__(
         self, segments: Sequence[Segment], masks: Masks, firsts: Sequence[int], weightings: Weightings
     ) -> None:
         """`firsts`: the place of each segment's first document among those of all."""
-        self._kept: list[object] = [weightings, masks]  # their ids are not used again as long as this is here
+        self._kept: list[object] = [weightings, masks]  # keeps them alive, so that their id() is not reused
         self._width = weightings.small.shape[1]
         self._range_count = max((s.range_count for s in segments), default=0)
         self.segments = [
@@ -183,7 +183,7 @@ def score_rows(table, lengths, numbers, spaces, weights, documents, sums, memory
         if must_stop(stop) or not score_documents(small, large, lengths, terms, _weightings_of(table), some, part):
             return False
     for x in range(sums.size):
-        scores[x] = np.float32(sums[x]) + np.float32(0)  # makes the 0 of a negative number a plain one
+        scores[x] = np.float32(sums[x]) + np.float32(0)  # turns -0.0 into 0.0
     return True
 
 

@@ -1,6 +1,6 @@
-"""What a kernel does with its stop flag: it looks at it after each block of work, and gives up if it is set.
+"""The stop flag of kernels: a kernel checks it after each block of work and returns early if it is set.
 
-A kernel that was stopped returns what it returns for damaged arrays. Its caller asks `failure` which of both it was.
+A stopped kernel returns the same value as for damaged arrays; its caller uses `failure` to tell the two apart.
 """
 
 from __future__ import annotations

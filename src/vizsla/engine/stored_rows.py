@@ -15,7 +15,7 @@ _FLOATS, _HALVES, _SCALED, _RESIDUAL = 0, 1, 2, 3
 
 
 class StoredRows(NamedTuple):
-    """Token vectors as they are stored; arrays that a type does not have are empty."""
+    """Token vectors as they are stored; arrays that a storage type does not use are empty."""
 
     kind: int
     starts: np.ndarray

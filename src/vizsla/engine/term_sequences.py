@@ -24,7 +24,7 @@ ANY_FIELD = -1
 
 @dataclass(frozen=True, eq=False)
 class TermSequences:
-    """The rows of documents 0 .. n - 1, one behind the other."""
+    """The rows of documents 0 .. n - 1, concatenated."""
 
     numbers: np.ndarray
     """uint32: term numbers, BREAK between two fields, HOLE for a word without a term."""
@@ -42,7 +42,7 @@ class TermSequences:
         return self.numbers.nbytes + self.starts.nbytes
 
     def fits(self, documents: int) -> bool:
-        """Whether the arrays can belong together, by their shapes and ends alone."""
+        """Whether the arrays are consistent, judging only by their shapes and ends."""
         return (
             self.starts.shape == (documents + 1,)
             and self.numbers.ndim == 1
@@ -92,7 +92,7 @@ class PhrasePattern:
     terms: np.ndarray
     offsets: np.ndarray
     slop: int = 0
-    """By how many steps in all terms may be moved from their places, as Lucene counts them."""
+    """The slop: by how many positions in total the terms may be moved, as Lucene counts it."""
     field: int = ANY_FIELD
 
     @cached_property
@@ -171,9 +171,9 @@ def _follow(numbers, a, z, terms, offsets):
 def _are_near(numbers, a, z, terms, offsets, previous, slop, found, stop):
     """Whether the terms stand near their places somewhere in a .. z - 1; equal terms take places from left to right.
 
-    Each term takes the first place that is not before its own place from `base` on. If the last of them is too far
-    away, no lower base than that place minus the slop can do, so base and places only move to the right: the time is
-    at most linear in the length of the text, for each term. `found`: memory for the place of each term.
+    Each term gets its first position at or after `base` plus its offset in the pattern. If the last of these positions
+    is too far away, the base must be at least that position minus the slop, so base and positions only move to the
+    right: the time is linear in the length of the text, per term. `found`: scratch for the position of each term.
     """
     count = terms.size
     base = a - offsets[count - 1]

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def in_threads(call: Callable[[int, int], T], count: int, threads: int, least: int) -> list[T]:
-    """What a kernel gives for the ranges from a to z that a count is divided into, each of `least` or more."""
+    """Split range(count) into ranges [a, z) of at least `least`, and return the results of `call(a, z)` for each."""
     parts = max(min(threads, count // least), 1)
     if parts == 1:
         return [call(0, count)]
@@ -27,7 +27,7 @@ def in_threads(call: Callable[[int, int], T], count: int, threads: int, least: i
 
 @cache
 def pool(threads: int) -> ThreadPoolExecutor:
-    """So many threads, which wait for the next search."""
+    """A pool of threads that is kept for later searches."""
     return ThreadPoolExecutor(threads, "vizsla-search")
 
 

@@ -51,7 +51,7 @@ class TokenLists:
         return self.starts.nbytes + self.documents.nbytes + self.centroids.nbytes
 
     def fits(self, tokens: int, width: int) -> bool:
-        """Whether the arrays can belong together, by their shapes and ends alone."""
+        """Whether the arrays are consistent, judging only by their shapes and ends."""
         return (
             self.centroids.ndim == 2
             and self.centroids.shape[1] == width
@@ -69,7 +69,7 @@ class TokenLists:
         return self.centroids.astype(np.float32)
 
     def are_those_of(self, token_starts: np.ndarray) -> bool:
-        """Whether the lists are those of documents whose tokens begin at `token_starts`; makes them again."""
+        """Whether the lists belong to documents whose tokens begin at `token_starts`; builds them again to compare."""
         try:
             again = TokenLists.build(self.centroids, self.assigned, token_starts)
         except DamagedSegmentError:
@@ -150,7 +150,7 @@ class TokenRows:
         return self.vectors[a:z]
 
     def fits(self, documents: int) -> bool:
-        """Whether the arrays can belong together, by their shapes and ends alone."""
+        """Whether the arrays are consistent, judging only by their shapes and ends."""
         return (
             self.vectors.ndim == 2
             and self.starts.shape == (documents + 1,)
@@ -180,7 +180,7 @@ class TokenRows:
 def token_store(store: str) -> str:
     """The type token vectors are stored in, given that of dense ones: 8 bits where asked for, else 16-bit floats.
 
-    They are many and of length 1, and 32 bits would show in no result.
+    Token vectors are many and have unit length, so 32 bits would not change any result.
     """
     return "sq8" if store == "sq8" else "float16"
 
@@ -212,7 +212,7 @@ def _rows_at(rows: TokenRows, places: np.ndarray) -> np.ndarray:
 
 
 def build_token_index(rows: TokenRows, codec: ResidualCodec) -> TokenRows:
-    """Token vectors with lists by centroid, and in the codes of a codec that has any; its own codes are kept."""
+    """Token vectors with centroid lists, encoded if the codec has codes; vectors it has encoded before are kept."""
     vectors, starts = rows.vectors, rows.bounds(0, len(rows))
     if isinstance(vectors, ResidualRows) or len(codec.means):
         if not isinstance(vectors, ResidualRows) or not vectors.codec.same_as(codec):

@@ -1,10 +1,10 @@
 """Candidates of late interaction by centroids: which documents may be among the best k, without reading all of them.
 
-1. The query's vectors are multiplied with all centroids. Each of them probes the lists of its best `nprobe` centroids,
-   and a document that it meets gains by how much the centroid is better than the worst one that is probed.
-2. The `depth` documents that gain most are refined: a query vector is multiplied with those of their tokens whose
-   centroid it probes. Where a document has none, the product with the worst of these centroids stands for it.
-3. The best by these sums are left; who asks scores them exactly.
+1. The query's vectors are multiplied with all centroids. Each vector probes the lists of its best `nprobe` centroids.
+   A document in such a list gains the difference between the centroid's score and that of the worst probed centroid.
+2. The `depth` documents with the highest gains are refined: each query vector is multiplied with the document tokens
+   whose centroid it probes. If a document has no such token, the score of the worst probed centroid is used instead.
+3. The documents with the best sums are the candidates; the caller scores them exactly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from vizsla.stopping import carried, flag
 
 _BINS = 4096
 _MULTIPLIED, _PROBING, _SUMMED, _REFINED = 2048, 8, 20_000, 64
-"""What is worth a thread: so many centroids, query vectors, documents in lists, and documents to refine."""
+"""The least work for a thread, in centroids, query vectors, documents in lists, and documents to refine."""
 
 
 @njit("const float32[:,:], int64, int64, float32[:], float32[:,:], int64[:,:]")

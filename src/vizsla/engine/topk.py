@@ -81,7 +81,7 @@ def merge_topk(topk, count, scores, documents, first, scratch):
     """
     size, k = scores.size, topk.scores.size
     for j in range(size):
-        scratch.scores[j] = np.float32(scores[j]) + np.float32(0)  # makes the 0 of a negative number a plain one
+        scratch.scores[j] = np.float32(scores[j]) + np.float32(0)  # turns -0.0 into 0.0
     _sort_descending(scratch, size)
     old, new, to = 0, 0, 0
     while to < k and (old < count or new < size):

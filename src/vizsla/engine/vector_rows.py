@@ -1,7 +1,7 @@
 """Vectors as they are stored: in 32 or 16 bits a number, in 8 with a factor for each vector, or in residual codes.
 
-A vector in 8 bits is scaled by its own largest number, so that it needs no other to be read: segments are merged
-without a loss, and nothing is learned from documents that may go.
+A vector in 8 bits is scaled by its own largest component, independently of all others: segments are merged without
+loss, and no scale depends on documents that may be deleted later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vizsla.kernels import njit, njit_fastsum
 
 MAX_CODE = 127
 """The largest number of a vector in 8 bits, before it is scaled."""
-_FEW = 4  # queries up to which fewer bits are multiplied as they are read
+_FEW = 4  # up to this many queries, vectors in 8 or 16 bits are multiplied without widening them first
 _SHIFT = np.float32(2.0**112)
 
 
@@ -143,9 +143,9 @@ def _widened(chunk: np.ndarray) -> np.ndarray:
 
 @njit("const uint16[:], uint32[:], float32[:]")
 def widen(narrow, bits, wide):
-    """Sign and fraction to where 32 bits have them, and the exponent, which is then too small by 112, put right.
+    """Convert float16 to float32: shift sign and fraction, and multiply by 2 ** 112 to correct the exponent.
 
-    `bits` and `wide` are the same memory. This is no reordered kernel: the factor must not leave its place.
+    `bits` and `wide` are the same memory. This must not be an `njit_fastsum` kernel: the factor must not be reordered.
     """
     for i in range(narrow.size):
         sign, rest = np.uint32(narrow[i] & np.uint16(0x8000)), np.uint32(narrow[i] & np.uint16(0x7FFF))

@@ -1,4 +1,4 @@
-"""From the stored value of a posting to its weight: four constants and a table of lengths, for every model."""
+"""The weight of a posting from its stored value: for every model four constants and a table of length norms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs to findings: figures by named conventions, significance, agreement, answer accuracy, tuning."""
+"""Evaluate runs: measures by named conventions, significance, agreement, answer accuracy, tuning."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def rbo(
     if not 0 < p < 1:
         raise VizslaError(f"p of rank-biased overlap lies between 0 and 1, not {p:g}")
     if depth < 1:
-        raise VizslaError(f"rank-biased overlap looks 1 deep or more, not {depth}")
+        raise VizslaError(f"the depth of rank-biased overlap must be 1 or more, not {depth}")
     short, long = sorted((_places(a, depth), _places(b, depth)), key=len)
     if not short:
         return 1.0 if extrapolated and not long else 0.0
@@ -67,7 +67,7 @@ def _places(documents: Sequence[str] | Ranking, depth: int) -> dict[str, int]:
 
 
 def _counts(places: Iterable[int], depth: int) -> np.ndarray:
-    """How many of the places are below d, for each d from 1 to the depth."""
+    """How many of the ranks are below d, for each d from 1 to the depth."""
     return np.cumsum(np.bincount(np.fromiter(places, np.int64), minlength=depth))
 
 

@@ -145,7 +145,7 @@ def answer_ranks(
 ) -> dict[str, int | None]:
     """For each question the rank of the first document that holds an answer; None if it is deeper than `depth`.
 
-    `progress` is called with the number of questions done so far, twice, as progress bars need it.
+    `progress` is called with two arguments, as progress bars need them; both are the number of questions done so far.
     """
     ids = list(questions)
     ranks: dict[str, int | None] = {}
@@ -198,8 +198,8 @@ def _texts(retriever: Retriever, ids: Sequence[str]) -> dict[str, str]:
 def _text(document: Document) -> str:
     if "text" not in document.content:
         raise VizslaError(
-            f"the document {document.id!r} has no text to look for answers in; if its index was built with --no-store, "
-            "build it again without"
+            f"the document {document.id!r} has no text to search for answers; if its index was built with --no-store, "
+            "build it again without this option"
         )
     text = document.get("text") or ""
     if not isinstance(text, str):

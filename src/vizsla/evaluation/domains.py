@@ -10,7 +10,7 @@ from vizsla.errors import VizslaError
 from vizsla.models import BM25, field_text
 from vizsla.text import Analyzer
 
-RARE = 1e-4  # terms with no more than this share of a collection's are left out, as in Pyserini's comparison
+RARE = 1e-4  # terms with at most this share of a collection's tokens are left out, as in Pyserini's comparison
 _BATCH = 2000
 
 
@@ -84,5 +84,5 @@ def domain_map(similarities: np.ndarray) -> np.ndarray:
     top = np.argsort(-values)[:2]
     places = vectors[:, top] * np.sqrt(np.maximum(values[top], 0))
     places = np.pad(places, ((0, 0), (0, 2 - places.shape[1])))
-    signs = np.sign(places[np.abs(places).argmax(axis=0), [0, 1]])  # mirrored maps are equal: one is chosen
+    signs = np.sign(places[np.abs(places).argmax(axis=0), [0, 1]])  # of equivalent mirrored maps choose one
     return places * np.where(signs == 0, 1, signs)

@@ -65,7 +65,7 @@ CONVENTIONS = {
     )
 }
 ANSWER_CONVENTION = "trec"
-"""The convention for judgements by answers: a passage with the id of the question counts, too."""
+"""The convention for judgements by answers: a passage with the id of the question counts as well."""
 
 
 UNJUDGED = -(1 << 30)
@@ -89,7 +89,7 @@ class Matches:
     """All judgements, whether the documents are in the rankings or not."""
 
     def relevant(self, least: int) -> np.ndarray:
-        """How many documents have at least a grade, for each query."""
+        """How many documents have at least this grade, for each query."""
         return np.bincount(self.judged_query[self.judged_grade >= least], minlength=len(self.queries))
 
     def per_query(self, chosen: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
@@ -146,8 +146,8 @@ def in_order(ranking: Ranking, query: str, *, keep_ties: bool, own_ids: bool) ->
 def holes(run: Run, qrels: Qrels, cutoff: int, *, keep_ties: bool, own_ids: bool, by_query: bool) -> np.ndarray:
     """For each judged query the share of its first `cutoff` documents without a judgement.
 
-    With `by_query` a judgement for the query itself counts, else one for any query. Short rankings are divided by the
-    cutoff, too, as the beir package does.
+    With `by_query` only judgements for the query itself count, otherwise those for any query. Short rankings are also
+    divided by the cutoff, as in the beir package.
     """
     anywhere = set() if by_query else {d for judged in qrels.judgements.values() for d in judged}
     shares = np.zeros(len(qrels.judgements))
@@ -297,7 +297,7 @@ def _elsewhere(run: Run, qrels: Qrels, measures: list[Measure], rules: Conventio
     values = {m: np.zeros(len(places)) for m in measures}
     try:
         metrics = list(ir_measures.iter_calc(list(names), judged, scored)) if scored else []
-    except Exception as e:  # its providers run other programs, which fail in ways of their own
+    except Exception as e:  # its providers run other programs, which may fail in any way
         listed = ", ".join(map(str, measures))
         raise VizslaError(f"ir_measures cannot compute {listed} here ({type(e).__name__}: {e})") from None
     for metric in metrics:

@@ -94,7 +94,7 @@ def interleave_all(
     if len(runs) < 2:
         raise VizslaError("interleaving needs two runs or more")
     if depth < 1:
-        raise VizslaError(f"runs are interleaved 1 deep or more, not {depth}")
+        raise VizslaError(f"the depth of interleaved runs must be 1 or more, not {depth}")
     rules = Convention.parse(convention) if isinstance(convention, str) else convention
     for name, run in runs.items():
         if not any(q in qrels.judgements for q in run):

@@ -17,7 +17,7 @@ _FORMULA = tuple("=+-@'")
 
 
 def quote_formula(text: str) -> str:
-    """A text for a cell, behind a quotation mark if a spreadsheet would compute it; see `unquote_formula`.
+    """A text for a cell, with a leading quote if a spreadsheet would evaluate it; see `unquote_formula`.
 
     >>> quote_formula("=1+1"), quote_formula("bm25")
     ("'=1+1", 'bm25')
@@ -49,8 +49,7 @@ class Unjudged:
 def unjudged(runs: Sequence[Run], qrels: Qrels, depth: int = 10) -> list[Unjudged]:
     """The documents without a judgement among the first `depth` of any run, in the order of ids.
 
-    They are pooled over all systems, so that none has an advantage. The order does not tell a judge anything about
-    ranks or systems.
+    They are pooled over all systems, so that none has an advantage. Their order reveals nothing about ranks or systems.
 
     >>> runs = [Run({"q": [("a", 2.0), ("b", 1.0)]}, "one"), Run({"q": [("c", 2.0), ("b", 1.0)]}, "two")]
     >>> [(u.document, u.systems) for u in unjudged(runs, Qrels({"q": {"a": 1}}))]
@@ -69,7 +68,7 @@ def unjudged(runs: Sequence[Run], qrels: Qrels, depth: int = 10) -> list[Unjudge
 def write_sheet(
     path: Path, rows: Iterable[Unjudged], queries: Mapping[str, str], documents: Mapping[str, Document]
 ) -> int:
-    """Write a CSV sheet for people to fill in, with an empty column `score`; gives the number of its rows."""
+    """Write a CSV sheet for people to fill in, with an empty column `score`; returns the number of its rows."""
     count = 0
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)

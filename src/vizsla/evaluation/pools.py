@@ -1,7 +1,7 @@
-"""The weight of the second of two models, chosen by reranking what either finds, as in SPAR.
+"""Choose the weight of the second of two models by rescoring the documents that either finds, as in SPAR.
 
-A question's pool is the best documents of each model. The exact scores of all of them by both models are computed once;
-every weight is then tried on numbers in memory.
+A question's pool are the best documents of each model. Their exact scores by both models are computed once; weights are
+then tried in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vizsla.runs import Measure, Qrels, Ranking, Run
 GRID = (*(i / 10 for i in range(1, 11)), 1.1, 1.25, 1.43, 1.67, 2.0, 2.5, 3.33, 5.0, 10.0)
 """The 19 weights of SPAR's paper."""
 _WIDER = 100.0
-_MAX_GRIDS = 3  # the grid of the paper, and others if the best weight is at its end
+_MAX_GRIDS = 3  # the grid of the paper, and further ones if the best weight is at its edge
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class QuestionPools:
 
     @classmethod
     def search(cls, index: Index, model: Model, texts: Mapping[str, str], depth: int = 100) -> QuestionPools:
-        """The pools of questions in an index that holds both parts of a sum; the sum's own weights do not count."""
+        """The pools of questions in an index with both parts of a sum; the weights of the sum are ignored."""
         if len(model.parts) != 2:
             raise VizslaError(f"{model.name} has {len(model.parts)} parts; a weight is chosen between two")
         unweighted = Sum(tuple(Part(1.0, part.component) for part in model.parts))
@@ -74,8 +74,8 @@ def choose_weight(
 ) -> ChosenWeight:
     """The weight of the second part of a sum that ranks pools best, by the mean over all questions.
 
-    Of equally good weights the one with the greater mean of k times accuracy at k is taken. Without a `grid` the
-    weights of the paper are tried. If the best is at their end, weights a hundred times smaller or greater are tried.
+    Ties are broken by the greater mean of k times accuracy at k. Without a `grid` the weights of the paper are tried;
+    if the best is at their edge, weights a hundred times smaller or greater follow.
     """
     judged = [_judge_pools(index, model, questions, depth, regex) for questions in sets]
     tried: dict[float, tuple[float, float]] = {}

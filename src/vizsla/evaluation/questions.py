@@ -14,14 +14,14 @@ from vizsla.evaluation.figures import evaluate
 from vizsla.evaluation.retrieval import DEPTH, retrieve
 from vizsla.runs import Measure, Qrels, Retriever
 
-_SAMPLE = 100  # judged documents that are looked up to see whether an index fits
+_SAMPLE = 100  # judged documents that are looked up to check that an index has the right documents
 ValuesByQuestion = dict[str, dict[str, float]]
 """The values of measures: by the measure's name, then by question id."""
 
 
 @dataclass(frozen=True)
 class QuestionMeasures:
-    """What is computed: measures if documents are judged, accuracy at some depths if answers are known."""
+    """The measures to compute: on judged documents, or answer accuracy at some depths."""
 
     measures: Sequence[Measure]
     depths: Sequence[int] = (20, 100)

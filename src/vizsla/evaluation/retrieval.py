@@ -79,10 +79,10 @@ def evaluate_model(
 ) -> EvaluatedRun:
     """Index a data set with a model in a temporary folder, search its judged queries, and evaluate the run.
 
-    `documents`: those of the data set, perhaps behind a progress bar; None reads them here. `combine` and
+    `documents`: those of the data set, perhaps with a progress bar; None reads them here. `combine` and
     `search_params`: see `Index.with_model`.
     """
-    dataset.qrels(split)  # a split that is not there is refused before the work
+    dataset.qrels(split)  # raise an error for a missing split before the work begins
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         started = time.perf_counter()
         fitted = fit_to_dataset(model, dataset) if model.needs_corpus_statistics else model
@@ -115,7 +115,7 @@ def retrieve(retriever: Retriever, queries: Mapping[str, str], depth: int = DEPT
     rankings = dict(retriever.run(queries, k))
     size = len(retriever)
     while tied := [q for q, r in rankings.items() if len(r) == k < size and r.scores[last] == r.scores[-1]]:
-        k = 4 * k  # which of the equal ones are in must not depend on the order of insertion
+        k = 4 * k  # with ties at the end, the choice must not depend on the order of insertion
         rankings |= retriever.run({q: queries[q] for q in tied}, k)
     run = Run(rankings, retriever.name)
     return (run if own_ids else run.without_own_ids()).untied().top(depth)
@@ -123,7 +123,7 @@ def retrieve(retriever: Retriever, queries: Mapping[str, str], depth: int = DEPT
 
 @dataclass(frozen=True)
 class ImitationPool:
-    """Questions with the teacher's first document for each, and a pool: these documents and one of the last of each."""
+    """Questions with the teacher's first document for each; the pool also has one low-ranked document per question."""
 
     texts: Sequence[str]
     documents: Sequence[str]
@@ -141,14 +141,12 @@ class ImitationPool:
         last: int = 5,
         seed: int = 0,
     ) -> ImitationPool:
-        """The pool of questions in an index: the teacher's first document, and one of the `last` of its best `depth`.
+        """The pool of questions in an index: the teacher's first document and one of the last `last` of its `depth`.
 
         Questions for which the teacher finds fewer than `depth` documents are left out. A document is in the pool once.
         """
         if not 1 <= last < depth:
-            raise VizslaError(
-                f"one of the last {last} of {depth} documents goes into a pool; expected 1 <= last < depth"
-            )
+            raise VizslaError(f"expected 1 <= last < depth for the pool, not last={last} and depth={depth}")
         run = retrieve(index.with_model(teacher), texts, depth)
         ranked = {q: run[q].documents for q in texts if q in run and len(run[q]) == depth}
         if not ranked:

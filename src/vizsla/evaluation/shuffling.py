@@ -1,6 +1,6 @@
 """Does word order matter to a model? Questions are searched again with their words shuffled, as in the SPAR paper.
 
-A bag of words finds the same documents. What a model loses is what it had from the order of words.
+A bag-of-words model finds the same documents. What another model loses shows how much it uses word order.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def paired_t_test(differences: np.ndarray) -> float:
     n, deviation = len(differences), _deviation(differences)
     if n < 2 or not differences.any():
         return 1.0
-    if deviation == 0:  # the same difference everywhere: as likely as so many equal tosses of a coin
+    if deviation == 0:  # the same difference for every query: a sign test, as likely as that many equal coin tosses
         return float(2.0 ** (1 - n))
     t = differences.mean() / (deviation / np.sqrt(n))
     return both_tails(float(t), n - 1)
@@ -133,7 +133,7 @@ def both_tails(t: float, freedom: int) -> float:
         return float(far == 0)
     beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
     density = math.exp(a * math.log(near) + b * math.log(far) - beta)
-    if near < (a + 1) / (a + b + 2):  # where the fraction converges quickly; elsewhere its mirror image does
+    if near < (a + 1) / (a + b + 2):  # the fraction converges quickly here; otherwise its mirror image does
         return density / a * _beta_fraction(near, a, b)
     return 1 - density / b * _beta_fraction(far, b, a)
 

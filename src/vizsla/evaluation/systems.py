@@ -31,10 +31,10 @@ from vizsla.spec import code_digest, is_plugin
 
 
 class SystemFacts(TypedDict, total=False):
-    """What was measured while a run was made."""
+    """What was measured while a run was computed."""
 
     milliseconds: float
-    """A query, one at a time, for ten results."""
+    """The latency of a single query with ten results."""
     bytes: int
     """The size of the index, without stored documents."""
     documents: int
@@ -49,7 +49,7 @@ class SystemResult:
     evaluation: Evaluation
     run: Run
     facts: SystemFacts = field(default_factory=SystemFacts)
-    """Empty for a run from elsewhere."""
+    """Empty for an external run."""
     cached: bool = False
 
 
@@ -90,7 +90,7 @@ class Comparison:
     test: str = "t-test"
     correction: str = "holm"
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Data sets whose mean is the published figure, by the name of the whole."""
+    """Groups of data sets whose mean is the published figure, by the name of the group."""
     notes: tuple[str, ...] = ()
     """Remarks for the reader."""
     _tested: dict[tuple[str, str], dict[str, tuple[Difference, float]]] = field(default_factory=dict, repr=False)
@@ -121,7 +121,7 @@ class Comparison:
     def against_baseline(self, system: str, measure: str) -> AgainstBaseline:
         """The average difference from the baseline, and on how many data sets the system is better and worse.
 
-        Only data sets that the system has are counted, for the baseline's mean, too.
+        Only data sets with results of the system are counted, also in the baseline's mean.
         """
         shared = [d for d in self.rows if self.has(d, system)]
         values = np.array([[self.value(d, s, measure) for d in shared] for s in (system, self.baseline)])
@@ -163,8 +163,8 @@ class Comparison:
     def mark(self, dataset: str, system: str, measure: str, alpha: float = 0.05) -> str:
         """`+` or `-` if a system is significantly better or worse than the baseline, else an empty text.
 
-        It is empty, too, for a group of data sets, if the system has no results on the data set, and if the convention
-        leaves out queries without results and the systems leave out different ones.
+        It is also empty for a group of data sets, if the system has no results on the data set, or if the convention
+        skips queries without results and the two systems lack different queries.
         """
         if system == self.baseline or dataset in self.groups or not self.has(dataset, system):
             return ""
@@ -175,7 +175,7 @@ class Comparison:
         return "+" if (difference.mean > 0) != Measure.parse(measure).lower_is_better else "-"
 
 
-VERSION = 2  # of the cached runs; a change of what a search finds needs another number
+VERSION = 2  # of cached runs; increment it when a change affects search results
 _CHUNK = 1 << 20
 
 
@@ -186,7 +186,7 @@ def default_folder() -> Path:
 
 @dataclass(frozen=True)
 class CachedRun:
-    """A run and what was measured while it was cached."""
+    """A run and what was measured while it was computed."""
 
     run: Run
     facts: SystemFacts
@@ -194,7 +194,7 @@ class CachedRun:
 
 @dataclass(frozen=True)
 class Cache:
-    """Runs in a folder, each under the hash of everything that it was made from."""
+    """Runs in a folder, each named by the hash of everything it depends on."""
 
     folder: Path
 
@@ -217,7 +217,7 @@ class Cache:
 
 
 def cache_key(digest: str, model: Model, depth: int, own_ids: bool) -> str | None:
-    """The key of a model's run on the data set with a digest; None if code of the model is in no file."""
+    """The key of a model's run on the data set with a digest; None if code of the model has no source file."""
     code = {module: code_digest(module) for module in _plugins_of(model)}
     if None in code.values():
         return None
@@ -284,11 +284,11 @@ def compare(
     documents: DocumentReader | None = None,
     groups: Mapping[str, Sequence[str]] | None = None,
 ) -> Comparison:
-    """Evaluate models, retrievers and runs from elsewhere side by side; the first system is the baseline.
+    """Compare models, retrievers and external runs; the first system is the baseline.
 
-    `datasets`: each with the split to evaluate on. `models`: by the system's name; each data set is indexed once for
-    all of them. `retrievers` and `runs`: by the system's name, then by the data set's; all but the baseline may lack
-    some data sets. `documents`: reads all documents of a data set, perhaps behind a progress bar.
+    `datasets`: each with the split to evaluate on. `models`: by system name; each data set is indexed once for all of
+    them. `retrievers` and `runs`: by system, then by data set; all but the baseline may lack some data sets.
+    `documents`: a function that reads all documents of a data set, perhaps with a progress bar.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -335,20 +335,20 @@ def compare(
 def _check_names(what: str, names: Sequence[str]) -> None:
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
-        raise VizslaError(f"two {what}s are called {repeated!r}; results go by name, so each needs its own")
+        raise VizslaError(f"two {what}s are called {repeated!r}; give each its own name")
 
 
 def _missing(systems: Mapping[str, Mapping[str, object]], datasets: Sequence[str], baseline: str) -> list[str]:
-    """Which systems have nothing for which data sets, in sentences; the baseline and a system with none are refused."""
+    """Notes on systems without results on some data sets; an error for the baseline or a system without any."""
     notes = []
     for system, by_dataset in systems.items():
         lacking = [d for d in datasets if d not in by_dataset]
         if lacking and system == baseline:
-            raise VizslaError(f"the baseline {system} has nothing on {lacking[0]}; put a system first that has all")
+            raise VizslaError(f"the baseline {system} has no results on {lacking[0]}; name a system with all first")
         if len(lacking) == len(datasets):
-            raise VizslaError(f"{system} has nothing on any of these data sets: {', '.join(datasets)}")
+            raise VizslaError(f"{system} has no results on any of these data sets: {', '.join(datasets)}")
         if lacking:
-            notes.append(f"{system} has nothing on {', '.join(lacking)}; its mean leaves that out")
+            notes.append(f"{system} has no results on {', '.join(lacking)}; its mean does not include that")
     return notes
 
 
@@ -360,7 +360,7 @@ def _on_dataset(dataset: BeirDataset, systems: Mapping[str, Mapping[str, T]]) ->
 def _evaluate_run(
     run: Run, dataset: BeirDataset, qrels: Qrels, measures: Sequence[Measure], rules: Convention
 ) -> SystemResult:
-    """The result of a run from elsewhere, with a count of its documents that the data set does not have."""
+    """The result of an external run, with the number of its documents that the data set does not have."""
     evaluation = evaluate(run, qrels, measures, rules)
     if evaluation.facts["missing"] == evaluation.facts["queries"]:
         raise VizslaError(f"a run on {dataset.name} has none of its judged queries; is it of another data set?")
@@ -436,7 +436,7 @@ def _retriever_run(retriever: Retriever, queries: Mapping[str, str], depth: int,
 
 
 def shared_index_model(models: Iterable[Model]) -> Model:
-    """A sum that stores what all these models need, each thing once, so that its index can be searched with each."""
+    """A sum whose index stores everything that these models need, each component once, so that all can search it."""
     stored: list[Component] = []
     for model in models:
         wanted = [p.component for p in model.parts]

@@ -18,7 +18,7 @@ from vizsla.numbers import short
 from vizsla.runs import Fusion, Measure, Qrels, Run
 from vizsla.spec import Option, options_of
 
-MAX_COMBINATIONS = 150  # beyond, one parameter at a time is varied until nothing gets better
+MAX_COMBINATIONS = 150  # with more, one parameter at a time is varied until nothing improves
 MAX_VALUES = 10_000
 DEFAULTS = {
     "k1": (0.3, 0.6, 0.9, 1.2, 1.5, 1.8, 2.4, 3.0),
@@ -26,7 +26,7 @@ DEFAULTS = {
     "weight": (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0),
 }
 COUNTS_K1 = (0.5, 0.9, 2.0, 5.0, 10.0, 18.0, 30.0, 60.0, 120.0)
-"""Values of k1 for counts that are given: they may go to a hundred, where a text repeats a word a few times."""
+"""Values of k1 for given counts, which may be as high as a hundred, while a text repeats a word only a few times."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class Parameter:
 
 
 def tunable_parameters(model: Model) -> list[Parameter]:
-    """What is worth tuning in a model: k1 and b, and in a sum the weights of all parts but the first.
+    """The parameters worth tuning: k1 and b, and in a sum the weights of all parts but the first.
 
-    Where one part counts words and another is given counts, k1 and b of each are tuned apart.
+    If one part counts words and another has given counts, k1 and b of each are tuned separately.
 
     >>> from vizsla.models import BM25
     >>> [p.name for p in tunable_parameters(2 * BM25() + BM25(fields=("title",), namespace="title"))]
@@ -188,7 +188,7 @@ def tune(
         best = _ascend(tuple(_nearest(model, p) for p in parameters), parameters, value_of)
     names = [p.name for p in parameters]
     listed = tuple((dict(zip(names, values, strict=True)), value) for values, value in tried.items())
-    if tried[best] < before:  # nothing on the grid is as good as the model was
+    if tried[best] < before:  # no value on the grid is as good as the original ones
         return TunedModel(model, {}, before, before, listed)
     chosen = dict(zip(names, best, strict=True))
     return TunedModel(_with_all(model, parameters, best), chosen, tried[best], before, listed)

@@ -85,7 +85,7 @@ def expand(
 
 
 def count_documents(documents: Iterable[Document], fields: Sequence[str] = FIELDS) -> int:
-    """How many documents there are; one that cannot be expanded is refused now, not after hours of generation."""
+    """The number of documents. One that cannot be expanded is an error now, not after hours of generation."""
     return sum(len(_Block.of([document], fields).ids) for document in documents)
 
 

@@ -56,7 +56,7 @@ class QueryScorer(ABC):
 
 
 class RerankerScorer(QueryScorer):
-    """A cross-encoder, as Doc2Query-- filters with."""
+    """Scores by a cross-encoder, as in Doc2Query--."""
 
     def __init__(self, reranker: PairScorer) -> None:
         self._reranker = reranker
@@ -72,7 +72,7 @@ class RerankerScorer(QueryScorer):
 
 
 class ModelScorer(QueryScorer):
-    """Any model that searches: the score that a search of the documents would give the query and the document."""
+    """Scores by any retrieval model: those that a search of the documents would give."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -215,9 +215,9 @@ Progress = Callable[[str, int], None]
 
 @dataclass(frozen=True)
 class QueryFilter:
-    """Which queries stay: the best `share` of all, or those that score `min_score` or more; none: all of them.
+    """Which queries are kept: the best `share` of all, or those that score `min_score` or more; without both, all.
 
-    `first`: only the first so many of each document count at all.
+    `first`: only this many first queries of each document are considered.
     """
 
     scorer: QueryScorer | None = None
@@ -246,7 +246,7 @@ class FilterReport:
     queries: int = 0
     """Before filtering."""
     counted: int = 0
-    """Those among the first ones of their documents, where only these count."""
+    """The queries that are considered: with `first`, only the first ones of each document."""
     kept: int = 0
     without_queries: int = 0
     """Documents that have no query left."""
@@ -260,8 +260,8 @@ def filter_queries(
     """Write the documents that `read` gives with only the queries that a filter keeps, in their order.
 
     The documents are read two or three times: to count statistics if the scorer needs them, to score, and to write.
-    Scores are held in a temporary file. Of queries with the score of the threshold those that come first are kept, so
-    that the share is exact. The output appears when it is whole.
+    Scores are stored in a temporary file. Of queries whose score equals the threshold the first ones are kept, so that
+    the share is exact. The output file appears only when it is complete.
     """
     if with_scores and chosen.scorer is None:
         raise VizslaError("there are no scores to write without a model or a reranker that scores the queries")
@@ -291,7 +291,7 @@ def filter_queries(
 
 
 def _score(read: Read, scorer: QueryScorer, first: int | None, scores: IO[bytes], progress: Progress | None) -> int:
-    """Write the scores of all queries to a file, as they come, and give their number."""
+    """Write the scores of all queries to a file and return their number."""
     if scorer.needs_fit:
         scorer.fit(_counted(read(), "reading", progress))
     count = done = 0
@@ -311,7 +311,7 @@ def _write(
     read: Read, first: int | None, scores: IO[bytes] | None, ties: int | None, file: BinaryIO, report: FilterReport,
     with_scores: bool, progress: Progress | None,
 ) -> None:  # fmt: skip
-    """Write the documents with the queries that are kept. `ties`: how many with exactly the threshold are."""
+    """Write the documents with the queries that are kept. `ties`: how many with exactly the threshold are kept."""
     left = ties
     for documents, queries in batches(read(), first):
         for document, some in zip(documents, queries, strict=True):
@@ -338,8 +338,8 @@ def _write(
 def _threshold(scores: IO[bytes], count: int, keep: int) -> tuple[float, int]:
     """The `keep`-th largest of the scores in a file, and how many that equal it are among the `keep` largest.
 
-    Scores as whole numbers in the same order are counted by their upper and then by their lower half, so that memory
-    does not grow with the file.
+    Scores are mapped to integers in the same order, and counted by their upper and then by their lower 16 bits, so that
+    memory does not grow with the file.
     """
     if keep < 1:
         return np.inf, 0

@@ -30,11 +30,11 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class ExpansionSettings:
-    """What decides which bytes an expansion writes for some documents."""
+    """Everything that determines the output of an expansion for given documents."""
 
     generator: str
     digest: str
-    """Of the generator's weights and settings."""
+    """The digest of the generator's weights and settings."""
     sampling: Sampling
     fields: tuple[str, ...] = ("title", "text")
     """The fields that the generator reads."""
@@ -46,7 +46,7 @@ class ExpansionSettings:
             raise VizslaError(f"a batch has 1 document or more, not {self.block}")
 
     def difference(self, other: ExpansionSettings) -> tuple[str, str] | None:
-        """The first difference, as (what this has, what the other has) in words; None if there is none."""
+        """The first difference, as two phrases (of this, of the other); None if there is none."""
         if self.digest != other.digest:
             if self.generator != other.generator:
                 return f"the generator {self.generator}", f"the generator {other.generator}"
@@ -63,7 +63,7 @@ class ExpansionSettings:
         return None
 
     def write(self, file: Path) -> None:
-        """Write the settings, whole or not at all."""
+        """Write the settings atomically."""
         text = json.dumps({"format": FORMAT, **asdict(self)}, indent=2) + "\n"
         beside = file.with_name(file.name + ".new")
         with beside.open("w", encoding="utf-8") as stream:
@@ -97,7 +97,7 @@ def settings_file(output: Path) -> Path:
 ID = "_id"
 SCORES = "query_scores"
 """The field with the scores of the queries, where a filter writes them."""
-_MARK = f', "{QUERIES}": ['.encode()  # inside of a text the quotes are escaped
+_MARK = f', "{QUERIES}": ['.encode()  # cannot occur inside a text, where quotes are escaped
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
@@ -110,7 +110,7 @@ class ExpandedLine(NamedTuple):
 
 
 def line_start(document: Document) -> bytes:
-    """A document's line up to its queries; a document that has queries already, or cannot be written, is refused."""
+    """A document's line up to its queries; an error if it already has queries or cannot be written as JSON."""
     content = document.content
     if QUERIES in content:
         raise refusal(
@@ -184,9 +184,9 @@ _OTHER_FILE = "write to another file, or replace this one with --overwrite"
 class ExpansionFile:
     """A file of expanded documents that one process writes.
 
-    Blocks of documents are passed in the order of the source. `holds` says whether the file has a block already, and
-    compares its documents; from the first block that it does not hold, `append` writes. A block is written at once and
-    synced, so that a process that is killed leaves whole blocks and at most one unfinished one, which is dropped.
+    Blocks of documents are passed in the order of the source. `holds` returns the queries of a block that the file has
+    already, and compares its documents; later blocks are written with `append`. A block is written at once and
+    synced, so that a killed process leaves complete blocks and at most one incomplete one, which is dropped.
     """
 
     def __init__(self, path: Path, settings: ExpansionSettings, *, overwrite: bool = False) -> None:
@@ -235,7 +235,7 @@ class ExpansionFile:
             )
 
     def holds(self, ids: Sequence[str], starts: Sequence[bytes]) -> list[list[str]] | None:
-        """The queries of the next documents, if the file has them all; None from where it has to be written.
+        """The queries of the next documents, if the file has all of them; otherwise None: they have to be written.
 
         `starts`: the lines of the documents up to their queries. Documents other than those in the file are refused.
         """
@@ -273,7 +273,7 @@ class ExpansionFile:
         )
 
     def _drop(self) -> None:
-        """Cut off what comes after the last whole block."""
+        """Truncate the file after the last complete block."""
         assert self._file is not None
         self._file.truncate(self._end)
         self._size = self._end
@@ -305,11 +305,11 @@ class ExpansionFile:
             )
 
     def _stopped(self, error: OSError) -> VizslaError:
-        with suppress(OSError):  # what is left of the block would be dropped by the next run
+        with suppress(OSError):  # the next run would drop the rest of the block anyway
             os.truncate(self._real, self._end)
         what = error.strerror or str(error)
         return VizslaError(
-            f"{self.path}: this file cannot be written ({what}); the same command goes on where it was, once it can be"
+            f"{self.path}: this file cannot be written ({what}); run the same command again to resume, once it can be"
         )
 
     def close(self) -> None:

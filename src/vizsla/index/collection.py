@@ -118,9 +118,9 @@ class Collection(CollectionView):
     def search(self, query: str, k: int = 10, filter: FilterLike = None, **options: Unpack[SearchKeywords]) -> Hits:
         """The k best documents, best first; equal scores in order of insertion. An empty query is refused.
 
-        `filter`: a condition on the documents, as in `year >= 1999 and lang = "en"`. It is applied before the best are
-        taken, so k come back whenever there are k. A mapping, as in `{"year": 1999, "lang": ["en", "de"]}`, names
-        fields and the value of each, or a list of values of which one must match.
+        `filter`: a condition on the documents, as in `year >= 1999 and lang = "en"`. It is applied before the top k is
+        taken, so there are k results if k documents match. A mapping, as in `{"year": 1999, "lang": ["en", "de"]}`,
+        gives the value of each field, or a list of values of which one must match.
         `options`: see `search_many`.
         """
 
@@ -136,10 +136,10 @@ class Collection(CollectionView):
     ) -> list[Hits]:
         """The hits of many queries. An empty query finds nothing.
 
-        `model`: search with another model than the collection's own, one that reads the same postings: other k1, b,
-        variant or weights, or only some parts of a sum. Nothing is indexed again. A server takes it as a text.
-        `combine`: how the parts of a sum become one ranking. `sum` is exact; `union` and `rrf` look at the best of each
-        part alone, see `Combination`.
+        `model`: search with a model other than the collection's own that reads the same postings: other k1, b, variant
+        or weights, or only some parts of a sum. No document is indexed again. A server takes it as a text.
+        `combine`: how the parts of a sum become one ranking. `sum` is exact; `union` and `rrf` only look at the best
+        documents of each part, see `Combination`.
         `search_params`: how dense vectors are searched if the index has a vector index: `exact`, or other parameters
         than its own, as in `ef_search=200` or `nprobe=64`. A sum is searched exactly.
         `approximate`: a number from 0 to 1 makes the search faster and may miss documents: common words are estimated
@@ -149,7 +149,7 @@ class Collection(CollectionView):
         `syntax`: `lucene` reads queries as Lucene's query language, as in `+dogs "big cats"~2 -title:fish`.
         `timeout`: after so many seconds the search is stopped, and `StoppedError` is raised.
         `offset`: how many of the first results are left out. `min_score`: only results with this score or a higher one.
-        `sort`: a field to sort all results by, as in `year` or, the greatest first, `-year`.
+        `sort`: a field to sort all results by: `year` ascending, `-year` descending.
         `collapse`: a field of which each value comes once, with its best result.
         """
 

@@ -57,11 +57,11 @@ def create_index(
 
 
 def check_positions(positions: object, model: Model, stored: bool) -> None:
-    """Refuse to store positions where there are no words, or no texts to find them in."""
+    """Raise an error if positions cannot be stored: the model reads no words, or texts are not stored."""
     if not isinstance(positions, bool):
         raise VizslaError(f"positions is True or False, not {kind_of(positions)}")
     if positions and not any(isinstance(part.component, BM25 | ExpandedBM25) for part in model.parts):
-        raise VizslaError(f"positions are those of words, and {model.name} has no part that reads words, such as bm25")
+        raise VizslaError(f"positions are stored for words, and {model.name} has no part such as bm25 that reads words")
     if positions and not stored:
         raise VizslaError("positions are found in the stored texts, and this index stores none")
 

@@ -42,7 +42,7 @@ class ExportedDocument(NamedTuple):
 
 
 def facts_for_export(index: Index) -> ExportFacts:
-    """What there is to export; an index whose scores are no inner products is refused."""
+    """The facts for an export; raises an error if the scores of the index are not inner products."""
     with index._reading() as searcher:
         exported.check_exportable(searcher)
         own, snapshot = searcher.own, searcher.snapshot

@@ -42,8 +42,8 @@ from vizsla.stopping import check_seconds, time_limit
 class Index(SearchableCollection):
     """A searchable collection of documents in a folder.
 
-    Searches see the last commit there was when the index was opened, or this object committed. Use it as a context
-    manager, or call `close`. All methods may be called from any thread.
+    Searches see the commit that was current when the index was opened, or the last commit made through this object. Use
+    it as a context manager, or call `close`. All methods may be called from any thread.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp() + "/dogs.index"
@@ -58,7 +58,7 @@ class Index(SearchableCollection):
         super().__init__()
         self.path = absolute(path)
         self.memory = memory
-        self._turns = threading.RLock()  # of threads that refresh, open writers or close
+        self._turns = threading.RLock()  # serialises refreshing, opening writers and closing
         self._closed = False
         self._current: Searcher | None = Searcher(Snapshot(self.path))
         self.name = self.model.name
@@ -79,7 +79,7 @@ class Index(SearchableCollection):
         vector_index: str | VectorIndex = "exact",
         positions: bool = False,
     ) -> Index:
-        """A new, empty index. An index that is there already is replaced only with `overwrite`.
+        """A new, empty index. An existing index is replaced only with `overwrite`.
 
         `memory`: about how many bytes writing may take; more memory makes fewer, larger segments.
         `passages`: cut documents into passages, of so many words or as a `Splitter` says; a search finds documents by
@@ -116,7 +116,7 @@ class Index(SearchableCollection):
 
     def close(self) -> None:
         """Discard what is not committed, and free files and locks."""
-        self._close_writers()  # without our lock: a commit may be going on, and shows us the result
+        self._close_writers()  # without our lock: a running commit needs it to refresh this object
         with self._turns:
             self._closed = True
         self._close_writers()
@@ -149,7 +149,7 @@ class Index(SearchableCollection):
     def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int | None = None) -> Added:
         """Add documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
 
-        This is the short way to `Writer.add`, which tells more.
+        This is a shortcut for `Writer.add`; see there for details.
         """
         return self._open_own_writer().add(documents, workers=workers)
 
@@ -180,10 +180,10 @@ class Index(SearchableCollection):
         return self.generation
 
     def fit_weights(self) -> Model:
-        """Commit, and fit the weights of a sum to the documents that are here now; gives the model with its weights.
+        """Commit, and fit the weights of a sum to the current documents; returns the model with its weights.
 
-        The weights of `auto(bm25, minilm)` are fitted to the first documents that are added. This fits them again, to
-        documents from all over the index, and those of any other sum. It needs stored texts. Nothing is indexed again.
+        The weights of `auto(bm25, minilm)` are fitted to the first documents that are added. This fits the weights of
+        any sum again, to a sample of the whole index. It needs stored texts; no document is indexed again.
         """
         self.commit()
         with self._reading() as searcher:
@@ -205,7 +205,7 @@ class Index(SearchableCollection):
             self._own_writer.rollback()
 
     def refresh(self) -> None:
-        """See the newest commit from now on, also of an index that has replaced this one; an error changes nothing."""
+        """Switch to the newest commit, even if another index has replaced this one; an error changes nothing."""
         with self._turns:
             self._check_open()
             old = self._current
@@ -233,13 +233,13 @@ class Index(SearchableCollection):
         return Writer(target, memory=self.memory, timeout=timeout, hooks=hooks, keep_lock=keep_lock)
 
     def _unpin(self, generation: int) -> None:
-        """Let the log of writes shrink while our own writer works; nobody else can change what we see meanwhile."""
+        """End the read transaction while our own writer works, so that the log can shrink; nobody else can write."""
         snapshot = self._searcher.snapshot
         if generation == snapshot.generation:
             snapshot.unpin()
 
     def _pin(self) -> None:
-        """Hold on to what we see just before a commit removes it: searches may be going on."""
+        """Keep the current snapshot readable before a commit replaces it: searches may be running."""
         self._searcher.snapshot.pin()
 
     def _show_commit(self) -> None:
@@ -267,7 +267,7 @@ class Index(SearchableCollection):
 
     @property
     def _searcher(self) -> Searcher:
-        """Searches what this object sees; in a forked child it is opened again."""
+        """The searcher of the current snapshot; in a forked child it is opened again."""
         searcher = self._current
         if searcher is None:
             with self._turns:
@@ -276,7 +276,7 @@ class Index(SearchableCollection):
 
     @contextmanager
     def _reading(self) -> Iterator[Searcher]:
-        """What this object sees now, kept open to the end of the block whatever is committed meanwhile."""
+        """A context with the current searcher, which stays open until the end of the block whatever is committed."""
         searcher = self._acquired()
         try:
             yield searcher
@@ -284,7 +284,7 @@ class Index(SearchableCollection):
             searcher.snapshot.release()
 
     def _acquired(self) -> Searcher:
-        """What this object sees now; who gets it releases its snapshot."""
+        """The current searcher; the caller must release its snapshot."""
         searcher = self._searcher
         while not searcher.snapshot.acquire():
             if searcher is self._searcher:
@@ -322,7 +322,7 @@ class Index(SearchableCollection):
     def _search_one(self, options: SearchOptions, query: str, k: int, filter: FilterLike) -> Hits:
         if options.timeout is not None:
             return self._search_with(options, [query], k, filter, True)[0]
-        searcher = self._acquired()  # without a context manager: it takes longer than all else that is done here
+        searcher = self._acquired()  # no context manager: it would take longer than everything else here
         try:
             return Search.prepare(searcher, k, filter, options).hits_of(query)
         finally:

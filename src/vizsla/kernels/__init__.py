@@ -1,9 +1,9 @@
 """Kernels: functions over arrays that are compiled when the package is built.
 
-A kernel is written as a Python function with one of the decorators below. The types that Python calls it with are
-listed beside it; a kernel without a list is called by other kernels alone. The build (folder `kernel_build`) compiles
-all of them with numba and LLVM into one extension module, `_native`, with a version for each kind of processor. Here
-the name of a function becomes the compiled one, so neither numba nor a compiler is needed when Vizsla runs.
+A kernel is written as a Python function with one of the decorators below. The decorator lists
+the types that Python calls it with; a kernel without such a list is only called by other kernels. The build (folder
+`kernel_build`) compiles all kernels with numba and LLVM into one extension module, `_native`, with a version for each
+processor level. The decorators then return the compiled function, so Vizsla runs without numba or a compiler.
 
 `VIZSLA_KERNELS=jit` compiles kernels with numba when they are called, for development; `VIZSLA_KERNELS=x86-64-v2`
 takes the version for older processors.
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from vizsla.kernels import library
 
 MODE = os.environ.get("VIZSLA_KERNELS", "")
-"""How kernels are called: `jit`, or the kind of processor; empty takes the best."""
+"""How kernels are called: `jit`, or a processor level; empty selects the best level of this machine."""
 
 
 class Declared(NamedTuple):
@@ -30,17 +30,17 @@ class Declared(NamedTuple):
 
 
 declared: list[Declared] = []
-"""All kernels that Python calls, where they are compiled by numba or built."""
+"""All kernels that Python calls; filled only when numba compiles them, at run time (`jit`) or in a build."""
 translator: Callable[[Callable[..., Any], dict[str, Any]], Any] | None = None
-"""What makes a kernel while they are built; the build sets it before it imports kernels."""
+"""The kernel factory of the build; the build sets it before it imports any kernels."""
 
 
 def njit(*signatures: Any) -> Any:
     """Compile a function over numbers and arrays; see `kernel_build/signatures.py` for the types.
 
-    It allocates no arrays and so returns none: who calls it brings those it writes to. It returns one number, a truth
-    value or nothing. It raises no errors; a number that it returns says what is wrong. Division by zero gives what IEEE
-    754 says.
+    A kernel allocates and returns no arrays: the caller provides the arrays that it writes to. It returns a number, a
+    bool or nothing. It raises no exceptions; errors are reported by the number it returns. Division by zero follows
+    IEEE 754.
 
         @njit("const float64[:], float64[:]")
         def double(xs, out):
@@ -51,21 +51,21 @@ def njit(*signatures: Any) -> Any:
 
 
 def njit_inlined(*signatures: Any) -> Any:
-    """`njit` for a function that is copied into every function that calls it.
+    """`njit` for a function that is inlined into its callers.
 
-    An array is passed as seven numbers. Where a function with many arrays is called for every block, the call takes
-    longer than its work.
+    Passing an array to a function means passing seven numbers. For a function that takes many arrays and is called for
+    every block, the call would take longer than the work.
     """
     return _decorator(signatures, {"forceinline": True})
 
 
 def njit_fastsum(*signatures: Any) -> Any:
-    """`njit` with sums in any order, so that the processor adds several numbers at once."""
+    """`njit` that may reorder floating-point sums, so that they can be vectorised."""
     return _decorator(signatures, {"fastmath": {"reassoc", "contract"}})
 
 
 def intrinsic(define: Callable[[], Callable[..., Any]]) -> Any:
-    """A function for kernels whose code is written for LLVM: what numba has no words for.
+    """An intrinsic: a function for kernels that generates LLVM IR itself, for what numba cannot express.
 
     `define` returns what `numba.extending.intrinsic` takes: a function of a typing context and the types of the
     arguments, which returns a signature and a generator of code. It is called when kernels are built.

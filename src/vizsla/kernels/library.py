@@ -20,19 +20,19 @@ _CHECKOUT = _PACKAGE.parents[1]
 _BUILD = (
     "building.py", "entries.py", "machine_code.py", "module.c", "signatures.py", "targets.py", "translating.py",
 )  # fmt: skip
-"""The files of the build that decide what a library is."""
+"""The build files that the content of a library depends on."""
 SUMMARY = Path(__file__).with_name("_native.txt")
 """In a checkout: what the library was built from."""
 _CALLS = os.environ.get("VIZSLA_KERNEL_CALLS")
-"""A folder that gets the types of all calls; see tests/kernel_calls.py."""
+"""A folder in which the argument types of all kernel calls are recorded; see tests/kernel_calls.py."""
 
 
 class KernelsError(VizslaError):
-    """The compiled kernels are missing, or are those of other sources."""
+    """The compiled kernels are missing, or do not match the sources."""
 
 
 def find(function: Callable[..., Any], level: str) -> Any:
-    """The compiled kernel of a function, for a kind of processor; the best of this machine if none is named."""
+    """The compiled kernel of a function, for a processor level; by default the best one of this machine."""
     name = f"{function.__module__}.{function.__qualname__}"
     try:
         kernel = _kernels(level)[name]
@@ -48,7 +48,7 @@ def native() -> Any:
         module = import_module("vizsla.kernels._native")
     except ImportError as e:
         if sysconfig.get_config_var("Py_GIL_DISABLED"):
-            raise KernelsError("Vizsla has no kernels for free-threaded Python; take a Python with a GIL") from None
+            raise KernelsError("Vizsla has no kernels for free-threaded Python; use a Python with the GIL") from None
         if not any(Path(__file__).parent.glob("_native.*")):
             raise KernelsError(f"the kernels are not built; {_remedy()}") from None
         raise KernelsError(f"the compiled kernels cannot be loaded ({e}); {_remedy()}") from None
@@ -71,7 +71,7 @@ def is_stale(digest: str) -> bool:
 
 
 def summarize(checkout: Path) -> tuple[str, str]:
-    """A digest of what kernels are built from, and a text with the digests of the files that it is in.
+    """A digest of everything kernels are built from, and a text with the digest of each of these files.
 
     These are the kernels, the code of the build, and the versions of its tools.
     """

@@ -1,4 +1,4 @@
-"""What the tests call kernels with: one line for each kernel and types, in a file of each process."""
+"""Records the argument types of kernel calls in tests: one line per kernel and types, one file per process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _seen: set[str] = set()
 
 
 def recorded(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel that notes the types that it is called with in the folder VIZSLA_KERNEL_CALLS."""
+    """A wrapper of a kernel that records its argument types in the folder VIZSLA_KERNEL_CALLS."""
 
     @functools.wraps(kernel)
     def call(*arguments: Any) -> Any:

@@ -1,8 +1,8 @@
 """What the kernels are built from: their source as text, and digests of it.
 
 A kernel depends on its own source and on the functions, constants and classes that it names, in its module or in
-others. The rest of a file may change without a new build. This module imports nothing but the standard library: a build
-asks it before anything is installed, and a checkout asks it whether its library is stale.
+others. The rest of a file may change without a new build. This module imports only the standard library: a build
+uses it before anything is installed, and a checkout uses it to see whether its library is stale.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Sources:
         return digest_of(sorted(self.closure(module, name).items()))
 
     def summary(self) -> tuple[str, list[str]]:
-        """A digest of all kernels, and the files that they lie in."""
+        """A digest of all kernels, and the files that define them."""
         found: dict[tuple[str, str], str] = {}
         for module in self.with_kernels():
             for name, text in module.statements.items():
@@ -78,7 +78,7 @@ class Sources:
 
 
 class Module:
-    """A source file: its statements at the left margin, by the names that they define."""
+    """A source file: its top-level statements, by the names that they define."""
 
     def __init__(self, name: str, file: Path) -> None:
         self.name = name
@@ -108,7 +108,7 @@ class Module:
 
     @cached_property
     def imports(self) -> dict[str, tuple[str, str]]:
-        """The module and the name there of what is imported from the package."""
+        """For each name imported from the package: the module it comes from, and its name in that module."""
         found = {}
         for module, names in _IMPORT.findall(self.text):
             for item in re.sub(r"#.*", "", names).strip("()").split(","):

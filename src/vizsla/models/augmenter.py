@@ -28,7 +28,7 @@ from vizsla.text import Analyzer, WordPiece
 
 ABOUT = "augmenter.json"
 GENERAL = "general"
-"""The augmenter of Vizsla's own, by its name: in a checkout, and in a package of its own."""
+"""The name of Vizsla's own augmenter, in a checkout and in its own package."""
 _PACKAGE = own_package("augmenter-general", "augmenter", "35 MB")
 
 
@@ -36,11 +36,11 @@ _PACKAGE = own_package("augmenter-general", "augmenter", "35 MB")
 class Augmenter(QueryExpander):
     """A network that reads word pieces of a query, and the terms it can add.
 
-    `analyzer`: what makes the terms; the index must have the same. `pieces`: what the network
-    reads. `most`: at most so many terms are added, the strongest that some document has; 0 for all. `variant`: of BM25,
-    which it was trained through. `strength`: how far weights go from BM25's own to those of the network, from 0 to 1.
-    `long_query`: a query of more terms than this goes less far, by their ratio, since networks learn from short
-    questions; 0 for no limit.
+    `analyzer`: the analyzer of the terms, which must be that of the index. `pieces`: the analyzer of the network's word
+    pieces. `most`: at most this many terms are added, the strongest that occur in some document; 0 for all. `variant`:
+    the variant of BM25 it was trained with. `strength`: weights are interpolated between those of BM25 (0) and those of
+    the network (1). `long_query`: for a query with more terms than this, `strength` is multiplied by the ratio of the
+    two, since networks are trained on short questions; 0 for no limit.
     """
 
     network: Network
@@ -74,9 +74,9 @@ class Augmenter(QueryExpander):
     def query_terms(
         self, texts: Sequence[str], bm25: BM25, context: SearchContext | None = None
     ) -> list[dict[str, float]]:
-        """The weighted terms of queries: w * (1 + a) for their own, 0 for those it drops, a for what is added.
+        """The weighted terms of queries: w * (1 + a) for a query's own terms, 0 for dropped ones, a for added ones.
 
-        These weights are moved back towards BM25's own as `strength` and `long_query` say.
+        These weights are then interpolated with those of BM25 according to `strength` and `long_query`.
         """
         statistics = context.statistics_of(bm25) if context is not None and self.most else None
         learned = [self._terms(own, weights, added, statistics) for own, weights, added in self._augmented(texts)]
@@ -86,7 +86,7 @@ class Augmenter(QueryExpander):
         return [self._moved(own, new) for own, new in zip(counts, learned, strict=True)]
 
     def _moved(self, own: Mapping[str, float], learned: Mapping[str, float]) -> dict[str, float]:
-        """Weights on the way from BM25's own to the learned ones; terms that lose all weight are left out."""
+        """Weights interpolated between BM25's and the learned ones; terms with the weight 0 are left out."""
         share = self.strength
         if self.long_query and len(own) > self.long_query:
             share *= self.long_query / len(own)
@@ -95,7 +95,7 @@ class Augmenter(QueryExpander):
         return {term: weight for term, weight in weights.items() if weight > 0}
 
     def _augmented(self, texts: Sequence[str]) -> list[tuple[Mapping[str, Sequence[int]], np.ndarray, np.ndarray]]:
-        """For each query its own terms with the tokens that speak for each, the tokens' weights, and what is added."""
+        """For each query its own terms with the tokens that cover them, the tokens' weights, and the added terms."""
         read = [read_query(text, self.analyzer, self.pieces, self.network.length) for text in texts]
         rows = [[self.network.start, *ids, self.network.end] for ids, _ in read]
         offsets = np.cumsum([0, *map(len, rows)])
@@ -115,11 +115,11 @@ class Augmenter(QueryExpander):
         added: np.ndarray,
         statistics: Statistics | None,
     ) -> dict[str, float]:
-        if not own:  # nothing to go by
+        if not own:  # no term to expand
             return {}
         terms = {}
         for term, places in own.items():
-            # Beyond what is read a word keeps the weight it would have without a network.
+            # A word after the last token that is read keeps the weight it would have without a network.
             weight = max((float(weights[p]) for p in places), default=1.0)
             number = self._numbers.get(term)
             terms[term] = weight * (1.0 + (float(added[number]) if number is not None else 0.0))
@@ -201,16 +201,16 @@ class Augmenter(QueryExpander):
 
 @cache
 def general_augmenter() -> Augmenter:
-    """Vizsla's own augmenter, opened once; without its weights, or what runs a network, an error says what to install.
+    """Vizsla's own augmenter, opened once; if its weights or a runtime are missing, an error says what to install.
 
-    A folder called `general` in the current one is not looked at.
+    A folder called `general` in the current folder is ignored.
     """
     runtime()
     return Augmenter.load(_general_folder())
 
 
 def _augmenter_folder(which: str | Path) -> Path:
-    """A folder as it is; `general`, where there is no such folder, is the one of Vizsla's own augmenter."""
+    """The folder of an augmenter; `general` means Vizsla's own, unless there is a folder of this name."""
     path = Path(which)
     return path if (path / ABOUT).is_file() or str(which) != GENERAL else _general_folder()
 
@@ -248,9 +248,10 @@ def bm25_augmented(network: str = GENERAL, **options: Any) -> ExpandedBM25:
 
 
 def read_query(text: str, analyzer: Analyzer, pieces: Analyzer, longest: int) -> tuple[list[int], dict[str, list[int]]]:
-    """The ids of a query's word pieces, and for each of its terms the places of the tokens that speak for it.
+    """The ids of a query's word pieces, and for each of its terms the positions of the tokens that cover it.
 
-    A token speaks for the terms whose stretch of the text it shares; places count the special token at the start.
+    A token covers the terms whose span of the text overlaps with its own; positions include the special token at the
+    start.
     """
     numbers = pieces.tokenizer.numbers if isinstance(pieces.tokenizer, WordPiece) else {}
     tokens = pieces.tokens(text)[: longest - 2]

@@ -26,23 +26,23 @@ DENSE_STRENGTH = 1.4
 DEFAULT_DENSE_WEIGHT = 30.0
 _QUERIES = 200
 _WORDS = (4, 12)  # in a pseudo-query
-_SHORTEST, _LONGEST = 3, 300  # words in a pseudo-query that tells how scores grow with its length
-_NOISE = 1e-5  # of the highest score: what varies less is rounding
-_BEST_SHARE = 8  # one of so many documents is among the best of a query
+_SHORTEST, _LONGEST = 3, 300  # words in a pseudo-query that measures how scores grow with its length
+_NOISE = 1e-5  # relative to the highest score: less variation than this is rounding
+_BEST_SHARE = 8  # one in this many documents is among the best of a query
 
 
 @dataclass(frozen=True)
 class AutoWeightedSum(Sum):
     """A sum whose weights are fitted to the documents. No query of a user or of a test set is used.
 
-    Parts that are all lexical become equally strong. Pseudo-queries are passages of four to twelve words from the
+    If all parts are lexical, they get equal influence. Pseudo-queries are passages of four to twelve words from the
     documents. Each part scores the document a passage came from above the mean of all documents; the weights make
     these margins equal on average.
 
-    Beside dense or token vectors, the weights make the scores of the best documents vary equally much. These are the
-    scores of one in eight documents, the pseudo-query's own document left out. The scores of terms grow with the number
-    of terms, those of vectors hardly do. So pseudo-queries of all lengths are drawn, and lexical parts get a
-    `query_norm` as well. Vectors then count `DENSE_STRENGTH` times as much as terms.
+    If a part has dense or token vectors, the weights make the scores of the best documents vary equally. These are the
+    best eighth of the documents, without the pseudo-query's own. The scores of terms grow with the number of terms,
+    those of vectors hardly do. Therefore pseudo-queries of many lengths are drawn, and lexical parts get a
+    `query_norm` as well. Vectors are then weighted `DENSE_STRENGTH` times as much as terms.
 
     Weights and norms sit on the query side, so they can be fitted after documents are indexed.
     """
@@ -54,7 +54,7 @@ class AutoWeightedSum(Sum):
         return True
 
     def fit(self, documents: Sequence[Fields]) -> Model:
-        """The sum with its weights fitted. With too few documents it stays as it is, to be fitted later."""
+        """The sum with its weights fitted. With too few documents it is returned unfitted, to be fitted later."""
         lexical = all(isinstance(part.component, SparseComponent) for part in self.parts)
         queries, sources = _passages(documents, self.fields, _WORDS if lexical else (_SHORTEST, _LONGEST))
         if len(queries) < MIN_QUERIES:
@@ -88,14 +88,12 @@ def _first_guess(component: Component) -> float:
 
 
 def fitted_again(model: Model, documents: Sequence[Fields]) -> Model:
-    """A sum with its weights fitted to documents, whatever they are now."""
+    """A sum with its weights fitted to documents, replacing its present weights."""
     if len(model.parts) < 2:
-        raise VizslaError(f"the model {model.name} is no sum, so there are no weights to fit")
+        raise VizslaError(f"the model {model.name} is not a sum, so there are no weights to fit")
     fitted = AutoWeightedSum(model.parts, model.name).fit(documents)
     if fitted.needs_fit:
-        raise VizslaError(
-            f"weights are fitted to {MIN_QUERIES} documents or more that have twelve words; here are fewer"
-        )
+        raise VizslaError(f"fitting weights needs at least {MIN_QUERIES} documents with twelve words; there are fewer")
     return fitted
 
 
@@ -119,7 +117,7 @@ def _norm_of(component: Component) -> dict[str, float]:
 def _passages(
     documents: Sequence[Fields], fields: Sequence[str], sizes: tuple[int, int]
 ) -> tuple[list[str], list[int]]:
-    """Passages of documents, and the number of the document each is from; the same for the same documents.
+    """Passages of documents, and the number of the document each is from; always the same for the same documents.
 
     Lengths up to twelve words are drawn equally often; in a larger range short ones more often.
     """
@@ -153,7 +151,7 @@ def _equal_margins(
 
 
 def _margin(component: Component, documents: Sequence[Fields], queries: list[str], sources: list[int]) -> float:
-    """By how much a query's own document scores above the mean of all."""
+    """By how much the document that a query was taken from scores above the mean of all documents."""
     scores = _scores(component, documents, queries)
     return float(np.mean(scores[np.arange(len(queries)), sources] - scores.mean(1)))
 
@@ -169,7 +167,7 @@ def _equal_spreads(
     parts: Sequence[Part], documents: Sequence[Fields], queries: list[str], sources: list[int]
 ) -> tuple[Part, ...]:
     counts = np.array([max(len(query.split()), 1) for query in queries], np.float64)
-    for part in parts:  # the terms of a lexical part, if there is one, since its queries are divided by their number
+    for part in parts:  # count the terms of a lexical part, if there is one, since its weights are divided by it
         if isinstance(part.component, SparseComponent):
             counts = np.array([max(len(terms), 1) for terms in part.component.query_terms(queries)], np.float64)
             break

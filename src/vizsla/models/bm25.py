@@ -170,7 +170,7 @@ class BM25(SparseComponent):
 
 
 def counted(terms: Sequence[str]) -> dict[str, float]:
-    """How often each term occurs, in the order of the first times.
+    """How often each term occurs, in the order of first occurrence.
 
     >>> counted(["dog", "eats", "dog"])
     {'dog': 2.0, 'eats': 1.0}
@@ -201,7 +201,7 @@ class _CountingEncoder(SparseDocumentEncoder):
 
 
 class _WordCountingEncoder(_CountingEncoder, WordEncoder):
-    """Counts the terms of words that do not depend on their neighbours."""
+    """Counts terms with an analyzer that treats each word by itself."""
 
     @property
     def terms(self) -> Sequence[str]:
@@ -227,7 +227,7 @@ class QueryExpander(ABC):
         EXPANDER_KINDS.register(cls.kind, help=(cls.__doc__ or "").partition("\n")[0])(cls)
 
     def problem(self, bm25: BM25) -> str | None:  # noqa: ARG002 (most work with any)
-        """Why it cannot expand queries for this BM25, as the rest of a sentence; None if it can."""
+        """Why it cannot expand queries for this BM25, as the end of a sentence; None if it can."""
         return None
 
     @abstractmethod
@@ -252,7 +252,7 @@ EXPANDER_KINDS: Registry[QueryExpander] = Registry("query expander", package="vi
 
 @dataclass(frozen=True)
 class ExpandedBM25(SparseComponent):
-    """BM25 whose queries an expander makes; it searches any index of that BM25."""
+    """BM25 with query expansion; it searches any index of that BM25."""
 
     expander: QueryExpander
     bm25: BM25 = field(default_factory=BM25)
@@ -292,7 +292,7 @@ class ExpandedBM25(SparseComponent):
         return self.expander.query_terms(texts, self.bm25, context)
 
     def query_weights(self, queries: Sequence[Mapping[str, float]], statistics: Statistics) -> list[dict[str, float]]:
-        """The final weights of the terms of each query; terms that the expander drops have a weight of 0 and go."""
+        """The final weights of the terms of each query, without those that the expander dropped by a weight of 0."""
         return super().query_weights([{t: w for t, w in terms.items() if w} for terms in queries], statistics)
 
     def length_codes(self, lengths: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ _CODE = "unicoil_module"  # of neural/data, which travels with a model
 
 
 def write_card(folder: Path, name: str = "") -> None:
-    """Write the model card of a saved model; one that somebody else wrote stays. `name`: that on the model hub."""
+    """Write the model card of a saved model, unless the user wrote one. `name`: its name on the model hub."""
     file = folder / CARD
     if file.is_file() and _OURS not in file.read_text("utf-8", "replace")[:500]:
         return

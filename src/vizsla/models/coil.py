@@ -26,7 +26,7 @@ _SHORTEST = 3  # [CLS], a token, [SEP]
 
 @dataclass(frozen=True)
 class Coil(PieceNetwork, TokenMatchComponent):
-    """A vector for each word piece, compared where the pieces are equal; COIL-full has one for the whole text, too.
+    """A vector for each word piece, compared where the pieces are equal; COIL-full also has one for the whole text.
 
     A text is read as [CLS] tokens [SEP], a document cut to `length` and a query to `query_length` tokens, 0 for as many
     as the network reads. Special and unknown tokens match nothing. `analyzer`: the word pieces of the network.

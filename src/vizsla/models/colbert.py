@@ -32,8 +32,8 @@ class ColBERT(PieceNetwork, TokenComponent):
     """A vector of length 1 for each token; the score is the sum of each query token's best cosine.
 
     A query is read as [CLS] `query_marker` tokens [SEP], padded with [MASK] to `query_length` with `expand_queries`;
-    other tokens look at these masks only with `attend_to_mask`. A document is [CLS] `document_marker` tokens [SEP], cut
-    to `length`; tokens in `skipped`, as punctuation, have no vector. `analyzer`: the word pieces of the network.
+    other tokens attend to these masks only with `attend_to_mask`. A document is [CLS] `document_marker` tokens [SEP],
+    cut to `length`; tokens in `skipped`, such as punctuation, have no vector. `analyzer`: the network's word pieces.
 
     `ColBERT.open(folder)` reads a checkpoint of stanford-futuredata's ColBERT or of PyLate.
     """
@@ -67,7 +67,7 @@ class ColBERT(PieceNetwork, TokenComponent):
 
     @classmethod
     def open(cls, which: str | Path, precision: Precision = "float32", **options: Any) -> ColBERT:
-        """A checkpoint from a folder, or by its name on the model hub; options replace what its files say."""
+        """A checkpoint from a folder, or by its name on the model hub; options override the settings in its files."""
         checkpoint = ColbertCheckpoint.read(which)
         told = vars(checkpoint.settings)
         told |= {name: min(told[name], checkpoint.longest) for name in ("length", "query_length")}
@@ -114,7 +114,7 @@ class ColBERT(PieceNetwork, TokenComponent):
         ]
 
     def _padded(self, row: list[int]) -> list[int]:
-        """The token ids of a query, filled up with [MASK] where queries are expanded."""
+        """The token ids of a query, padded with [MASK] if queries are expanded."""
         missing = self.query_length - len(row) if row and self.expand_queries else 0
         return row + [self.pieces.numbers["[MASK]"]] * missing
 
@@ -143,7 +143,7 @@ class ColBERT(PieceNetwork, TokenComponent):
         return self._names(self._padded(row))
 
     def _names(self, row: Sequence[int]) -> list[str]:
-        """What tokens are called in an explanation: the markers as in the paper, the others as in the vocabulary."""
+        """The names of tokens in an explanation: those of markers as in the paper, the others as in the vocabulary."""
         markers = {self.pieces.numbers[self.query_marker]: "[Q]", self.pieces.numbers[self.document_marker]: "[D]"}
         return [markers.get(i, self.pieces.vocabulary[i]) for i in row]
 

@@ -19,7 +19,7 @@ from vizsla.vectors import DenseVectors, MatchTexts, SparseVectors, TokenMatchVe
 
 
 class SearchContext(Protocol):
-    """The documents a query is searched in, only those that pass its filter: for pseudo-relevance feedback."""
+    """The documents that are searched and pass the query's filter, for pseudo-relevance feedback."""
 
     def top_documents(
         self, component: Component, queries: Sequence[Mapping[str, float]], k: int
@@ -34,7 +34,7 @@ class SearchContext(Protocol):
 
 
 class TypedTerm(NamedTuple):
-    """A term that words of a query make: these words as they were typed, and whether it is a piece of them only."""
+    """A term of a query: the words it comes from, as they were typed, and whether it is only a piece of them."""
 
     words: tuple[str, ...] = ()
     is_piece: bool = False
@@ -81,8 +81,8 @@ def count_statistics(encoded: SparseDocuments) -> CountedStatistics:
 def shortened(queries: Sequence[dict[str, float]], query_norm: float) -> list[dict[str, float]]:
     """Queries with their weights divided by the number of their terms to the power of `query_norm`.
 
-    No ranking of one model changes. In a sum with a dense model, whose scores do not grow with a query, it keeps a long
-    query from counting the terms alone.
+    This changes no ranking of a single model. In a sum with a dense model, whose scores do not grow with the length of
+    a query, it keeps the terms of a long query from dominating.
 
     >>> shortened([{"dog": 1.0, "barks": 1.0, "at": 1.0, "night": 1.0}], 0.5)
     [{'dog': 0.5, 'barks': 0.5, 'at': 0.5, 'night': 0.5}]
@@ -113,7 +113,7 @@ class WordEncoder(SparseDocumentEncoder):
     @property
     @abstractmethod
     def terms(self) -> Sequence[str]:
-        """The terms it has met, by their numbers; there are ever more."""
+        """The terms it has met so far, by number; the list grows."""
 
     @abstractmethod
     def encode_code_points(self, codes: np.ndarray, bounds: np.ndarray) -> SparseDocuments:
@@ -158,8 +158,7 @@ class SparseComponent(Component):
     """A component whose vectors are weighted terms.
 
     A subclass is a frozen dataclass that defines `document_encoder` and `query_terms`. It may also define how stored
-    values and lengths become document weights (`weighting`, `length_codes`) and how much a term counts by its rarity
-    (`term_factors`).
+    values and lengths become document weights (`weighting`, `length_codes`) and the idf of terms (`term_factors`).
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -178,7 +177,7 @@ class SparseComponent(Component):
     """
 
     adds_terms: ClassVar[bool] = False
-    """Whether queries may get terms that none of their words makes."""
+    """Whether queries may get terms that do not come from their words."""
 
     @abstractmethod
     def document_encoder(self) -> SparseDocumentEncoder:
@@ -186,7 +185,7 @@ class SparseComponent(Component):
 
     @abstractmethod
     def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:
-        """The terms of each query and their weights, before rarity counts.
+        """The terms of each query and their weights, before idf.
 
         `context`: the collection that is searched, for models that look at documents first; None in memory.
         """
@@ -200,7 +199,7 @@ class SparseComponent(Component):
         return Weighting()
 
     def term_factors(self, frequencies: np.ndarray, documents: int) -> np.ndarray:  # noqa: ARG002
-        """What a query's weight of a term is multiplied by, from its document frequency: idf, or 1."""
+        """The factor of a term's query weight, from its document frequency: idf, or 1."""
         return np.ones(len(frequencies))
 
     def tokens(self, text: str) -> list[Token]:  # noqa: ARG002 (a model without text has nothing to highlight)
@@ -208,7 +207,7 @@ class SparseComponent(Component):
         return []
 
     def typed_terms(self, text: str) -> dict[str, TypedTerm]:
-        """The terms that the words of a query make, to tell them from others that `query_terms` adds."""
+        """The terms that come from the words of a query, as opposed to those that `query_terms` adds."""
         return typed_terms(text, self.tokens(text))
 
     def query_weights(self, queries: Sequence[Mapping[str, float]], statistics: Statistics) -> list[dict[str, float]]:
@@ -245,7 +244,7 @@ class DenseDocuments(NamedTuple):
 
     vectors: np.ndarray
     lengths: np.ndarray
-    """In words; 0 for a document without a known token, which cannot be found."""
+    """[documents] lengths in words; 0 for a document without a known token, which cannot be found."""
 
 
 class DenseComponent(Component):
@@ -311,7 +310,7 @@ class TokenDocuments(NamedTuple):
     starts: np.ndarray
     """[documents + 1] where the vectors of each document begin."""
     lengths: np.ndarray
-    """In words; 0 for a document without token vectors, which cannot be found."""
+    """[documents] lengths in words; 0 for a document without token vectors, which cannot be found."""
 
 
 class TokenComponent(Component):
@@ -388,11 +387,11 @@ class MatchDocuments(NamedTuple):
     texts: np.ndarray
     """[documents, cls_dimensions] the vector of each document as a whole."""
     lengths: np.ndarray
-    """In words; 0 for a document without tokens, which cannot be found."""
+    """[documents] lengths in words; 0 for a document without tokens, which cannot be found."""
 
 
 class TokenMatchComponent(Component):
-    """A component whose token vectors meet only those of equal tokens. A subclass is a frozen dataclass.
+    """A component whose token vectors are compared only with those of equal tokens. A subclass is a frozen dataclass.
 
     The score is the sum, over the tokens of the query, of the highest product with an equal token of the document; a
     query token that the document does not have adds nothing. With `cls_dimensions` the product of the vectors of both

@@ -37,10 +37,10 @@ MERGES = ("sum", "max")
 
 @dataclass(frozen=True)
 class BM25OverCounts(SparseComponent):
-    """What models with counts of their own share: BM25 of the counts, with their sum as the length of a document.
+    """Base of models that supply their own counts: BM25 over these counts, whose sum is the length of a document.
 
-    Queries are those of BM25, and so is idf: it comes from the documents that are alive. Lengths are kept in one byte,
-    as Lucene keeps them. `merge`: what words that become the same term count together, their sum or the maximum.
+    Queries are those of BM25, and so is idf, which comes from the live documents. Lengths are stored in one byte, as in
+    Lucene. `merge`: how the counts of words with the same term are combined, by their sum or their maximum.
     """
 
     k1: float = 0.9
@@ -104,7 +104,7 @@ class BM25OverCounts(SparseComponent):
 
 
 class CountEncoder(TermWeightEncoder):
-    """Encodes documents by a function that gives the counts of their terms; a document is as long as their sum."""
+    """Encodes documents with a function that returns the counts of their terms; their sum is a document's length."""
 
     def encode(self, documents: Sequence[Fields]) -> SparseDocuments:
         vectors, _ = super().encode(documents)
@@ -114,7 +114,7 @@ class CountEncoder(TermWeightEncoder):
 
 @dataclass(frozen=True)
 class TermCounts(BM25OverCounts):
-    """Documents bring the counts of their words in the field `counts`: {"word": count, ...}.
+    """Documents have the counts of their words in the field `counts`: {"word": count, ...}.
 
     Words go through the analyzer as those of queries do: stop words are dropped, and words with one stem are one term.
     With `merge="sum"`, counts of the words of a text give the scores of BM25 over that text.
@@ -175,7 +175,7 @@ COUNTS_OPTIONS = options_of(
     TermCounts,
     k1="saturation of counts",
     b="length normalisation, from 0 to 1",
-    merge=f"what words with the same term count together, one of {', '.join(MERGES)}",
+    merge=f"how the counts of words with the same term are combined, one of {', '.join(MERGES)}",
     analyzer="how words and queries become terms, by name or as a pipeline",
     fields="the field with the counts",
     namespace="keeps its terms apart from those of other parts of a sum",
@@ -191,14 +191,15 @@ BEIR: dict[str, Any] = {"k1": 0.9, "b": 0.4, "smoothing": "sqrt", "keep_all": Tr
 
 @dataclass(frozen=True, kw_only=True)
 class DeepCT(BM25OverCounts):
-    """BM25 over counts that a network gives the words of a document; queries are plain, and need no network.
+    """BM25 over word counts that a network assigns to documents; queries are those of BM25 and need no network.
 
-    The network reads word pieces and weighs each. A word has the weight of its first piece; `scale` times it (`scale`
-    times its square root with `smoothing="sqrt"`), rounded, is the word's count. Words with counts below 1 count 1.
-    With `keep_all=False` they are dropped; most weights are close to 0, so a small error of the network then decides
-    which words can be found. Repeats of a term count as the highest of them, or as their sum with `merge="sum"`.
+    The network reads word pieces and weighs each. A word has the weight of its first piece. Its count is this weight
+    times `scale`, rounded (with `smoothing="sqrt"` the square root of the weight is taken first). Words with counts
+    below 1 count 1. With `keep_all=False` they are dropped; most weights are close to 0, so a small error of the
+    network then decides which words can be found. Of repeats of a term the highest count is taken, or the sum with
+    `merge="sum"`.
     `pieces`: the word pieces the network was trained with. `length`: how many tokens of a document are read, 0 for as
-    many as the network can; words behind them cannot be found.
+    many as the network can; words after them cannot be found.
     """
 
     network: Network
@@ -235,7 +236,7 @@ class DeepCT(BM25OverCounts):
 
     @property
     def batch_size(self) -> int:
-        """On a CPU a second's work, so that progress is visible and Ctrl-C works."""
+        """About a second's work on a CPU, so that progress is visible and Ctrl-C works."""
         return 2000 if runtime() == "torch" else 100
 
     @property
@@ -329,7 +330,7 @@ DEEPCT_OPTIONS = (
         DeepCT,
         k1="saturation of counts",
         b="length normalisation, from 0 to 1",
-        merge="what repeats of a term count together, max or sum",
+        merge="how the counts of a term's repeats are combined, max or sum",
         scale="counts are this many times the network's weights",
         smoothing=f"of the weights before that, one of {', '.join(SMOOTHINGS)}",
         keep_all="words with a count below 1 count 1, instead of being dropped",

@@ -28,9 +28,9 @@ from vizsla.text import Analyzer, WordPiece
 
 @dataclass(frozen=True)
 class Preset:
-    """`documents` and `queries`: names on the model hub; one encoder for both where the second is empty, and folders
-    have to be given where the first is. `pooling` and `normalize`: as the encoder's files say where they are None.
-    `layers`: those of the encoder's own file, where no other file names any. `separator`: between title and text.
+    """`documents` and `queries`: names on the model hub. Without `queries` one encoder is used for both; without
+    `documents` the user has to give folders. `pooling` and `normalize`: None means what the encoder's files say.
+    `layers`: layers in the encoder's own weight file that no other file lists. `separator`: between title and text.
     """
 
     about: str
@@ -116,17 +116,18 @@ def find_preset(name: str) -> Preset:
 
 
 Tower = Network | Transformer
-"""What makes vectors: of word pieces that the model cuts, or of texts by a tokenizer of its own."""
+"""An encoder: a network that reads the model's word pieces, or a transformer with its own tokenizer."""
 
 
 @dataclass(frozen=True)
 class Dense(DenseComponent):
     """Texts as vectors of an encoder; scores are inner products, or cosines with `normalize`.
 
-    `analyzer`: the word pieces of a network that does not cut texts itself, else None. `query_network`: another encoder
-    for queries, where there are two towers. `length` and `query_length`: how many tokens are read, 0 for as many as the
-    network can, and for queries as many as of documents. The prompts stand before texts, the `separator` between
-    fields. `special_tokens`, `pad_with_mask` (queries only) and `token_types`: see `TokenizerOptions`.
+    `analyzer`: the word pieces of a network without a tokenizer of its own, otherwise None. `query_network`: another
+    encoder for queries, if there are two towers. `length` and `query_length`: how many tokens are read; a `length` of 0
+    means as many as the network can, a `query_length` of 0 the same as `length`. Prompts are put before texts, the
+    `separator` between fields. `special_tokens`, `pad_with_mask` (queries only) and `token_types`: see
+    `TokenizerOptions`.
 
     `Dense.open(folder)` reads an encoder as transformers or sentence-transformers save it. What can be set:
 
@@ -163,14 +164,14 @@ class Dense(DenseComponent):
         if pieced and not isinstance(self.pieces, WordPiece):
             raise VizslaError(f"a network reads word pieces, and {self.analyzer} gives none")
         if pieced and (self.pad_with_mask or self.token_types or not self.special_tokens):
-            raise VizslaError("a network of Vizsla's own reads texts between [CLS] and [SEP], and in no other way")
+            raise VizslaError("a network written by Vizsla can only read texts between [CLS] and [SEP]")
         for network in towers:
             if network.kind != "dense":
                 raise VizslaError(
                     f"{network.folder}: this is a network of the kind {network.kind}, which makes no vectors"
                 )
         if len({network.width for network in towers}) > 1:
-            raise VizslaError("the two encoders make vectors of other sizes, which cannot be multiplied")
+            raise VizslaError("the two encoders have vectors of different sizes, which cannot be multiplied")
         for network, length in ((self.network, self.length), (towers[-1], self.query_length)):
             if not 0 <= length <= network.length or 0 < length < 3:
                 raise VizslaError(f"this network reads 3 to {network.length} tokens of a text, not {length}")
@@ -186,7 +187,7 @@ class Dense(DenseComponent):
         pooling: Sequence[str] = (),
         **options: Any,
     ) -> Dense:
-        """An encoder as others save it, from a folder or by its name; `queries`: another one for queries.
+        """A third-party encoder, from a folder or by its name; `queries`: another one for queries.
 
         Plain BERT becomes a network that runs without torch; any other encoder is run by torch and transformers.
         """
@@ -236,7 +237,7 @@ class Dense(DenseComponent):
         return self.analyzer.tokenizer if isinstance(self.analyzer, Analyzer) else None
 
     def text_of(self, document: Fields) -> str:
-        """What is read of a document; with segments its first field has its place even where it is empty."""
+        """The text that is read of a document; with token types an empty first field still gets its separator."""
         if isinstance(document, str):
             document = {"text": document}
         values = [as_text(document.get(f)) for f in self.fields]
@@ -298,7 +299,7 @@ class Dense(DenseComponent):
 
 
 class _Pieced:
-    """A network of Vizsla's own as something that reads texts."""
+    """A network written by Vizsla, together with the tokenizer for its texts."""
 
     def __init__(self, network: Network, pieces: WordPiece) -> None:
         self._network, self._pieces = network, pieces
@@ -315,16 +316,16 @@ class _Pieced:
 
 
 def _opened(folder: Path) -> Tower:
-    """What was saved in a folder: an encoder that reads texts, or a network of Vizsla's own."""
+    """The encoder saved in a folder: a transformer with its tokenizer, or a network written by Vizsla."""
     try:
         reads = parse_settings((folder / ABOUT).read_text("utf-8")).get("reads")
     except (OSError, ValueError, AttributeError):
-        reads = None  # which Network.open says better
+        reads = None  # Network.open raises a better error
     return Transformer.open(folder) if reads == "texts" else Network.open(folder)
 
 
 def _asked(checkpoint: Checkpoint, preset: Preset | None, pooling: Sequence[str]) -> Checkpoint:
-    """An encoder with what a preset, and then the user, say otherwise than its files."""
+    """An encoder whose settings are overridden by a preset, and then by the user."""
     changes: dict[str, Any] = {"pooling": tuple(pooling)} if pooling else {}
     if preset is not None:
         asked: dict[str, Any] = {"pooling": preset.pooling, "skip_prompt_tokens": preset.skip_prompt_tokens or None}
@@ -335,7 +336,7 @@ def _asked(checkpoint: Checkpoint, preset: Preset | None, pooling: Sequence[str]
 
 
 def _told(towers: Sequence[Checkpoint]) -> dict[str, Any]:
-    """The options of a model that the encoders' files tell."""
+    """The model options that follow from the encoders' files."""
     documents, queries = towers[0].settings, towers[-1].settings
     return {
         "normalize": documents.normalize,

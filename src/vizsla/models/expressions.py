@@ -37,7 +37,7 @@ def parse_model(text: str) -> Model:
     terms = parse_sum(text, MODELS.what, MODELS.example)
     for weight, call in terms:
         if call.name == AUTO and (weight is not None or len(terms) > 1):
-            raise VizslaError(f"auto fits the weights of all its models, so name all of them in it, not as in {text!r}")
+            raise VizslaError(f"auto fits the weights of all models in it, so put all of them in auto(...): {text!r}")
         model = _model_of(call)
         models.append(model if weight is None else weight * model)
     return models[0] if len(models) == 1 else Sum(tuple(part for model in models for part in model.parts))
@@ -72,7 +72,7 @@ def _model_of(call: Call) -> Model:
 
 
 def _without_weight(text: str) -> Model:
-    """A model that auto weighs itself."""
+    """A model inside auto, which must not have a weight."""
     weighted = [weight for weight, _ in parse_sum(text, MODELS.what, MODELS.example) if weight is not None]
     if weighted and not _is_folder(text):
         raise VizslaError(f"auto finds the weights itself, so {text!r} has none; write auto(bm25, minilm)")
@@ -88,7 +88,7 @@ def expression(model: Model) -> str:
     text = " + ".join(
         ("" if weight == 1 else f"{number_text(weight)} * ") + _call_of(component) for weight, component in model.parts
     )
-    if not _stands_for(text, model):  # a path, a field or a namespace with a character that means something
+    if not _stands_for(text, model):  # a path, field or namespace has a character with a meaning in expressions
         raise _not_an_expression(model)
     return text
 
@@ -116,7 +116,7 @@ def _call_of(component: Component) -> str:
 
 
 def _registered_calls(component: Component) -> Iterator[str]:
-    """How a component of a plugin may be written: by each name that its file registers, with the options it takes."""
+    """The possible expressions of a plugin's component: each name that its file registers, with its options."""
     entries = [entry for entry in MODELS if entry.module == type(component).__module__]
     for entry in sorted(entries, key=lambda entry: entry.make is not type(component)):
         try:
@@ -129,9 +129,9 @@ def _registered_calls(component: Component) -> Iterator[str]:
 
 
 def _own_calls(component: Component) -> Iterator[str]:
-    """How a component is written by the name or folder that it says itself, if it has one.
+    """The expressions of a component by its own name or folder, if it has one.
 
-    A folder takes no options: where there are some, it is the option `network` of a model, where one has it.
+    A folder takes no options. If there are some, the folder becomes the option `network` of a model that has it.
     """
     name = component.expression_name
     if not name:

@@ -48,17 +48,17 @@ def field_text(document: Fields, fields: Sequence[str]) -> str:
 
 
 def text_problem(content: Mapping[str, Any], fields: Sequence[str]) -> str | None:
-    """Why some fields cannot be read as text, to follow the document's name in a sentence; None if they can."""
+    """Why some fields cannot be read as text, as a predicate with the document as its subject; None if they can."""
     for name in fields:
         value = content.get(name)
         if value is not None and not is_text(value):
-            what = "a list with more than texts" if isinstance(value, list) else kind_of(value)
+            what = "a list that is not all text" if isinstance(value, list) else kind_of(value)
             return f"has a field {name!r} that is not a text, but {what}"
     return None
 
 
 def missing_problem(content: Mapping[str, Any], fields: Sequence[str]) -> str | None:
-    """Why a document has nothing that a model could read, to follow its name in a sentence; None if it has."""
+    """Why a document has nothing for a model to read, as a predicate with the document as its subject, or None."""
     needed = ["text"] if "text" in fields else list(fields)
     if any(content.get(f) is not None for f in needed):
         return None

@@ -1,7 +1,7 @@
 """GAR: text that a generator writes for a question is searched together with the question.
 
-Generation-Augmented Retrieval (Mao and others, 2021) has three generators: of the answer, of a sentence that holds it,
-and of the titles of passages that hold it. Each text is appended to the question, and BM25 searches all of it.
+Generation-Augmented Retrieval (Mao and others, 2021) has three generators: for the answer, for a sentence that contains
+it, and for the titles of passages that contain it. Each generated text is appended to the question for BM25.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from vizsla.spec import options_of
 class GAR(QueryExpander):
     """Text that was generated for a question, appended to it; BM25 searches the question and the text.
 
-    `generator`: the folder or name of a generator that writes the likeliest text for each question. `file`: texts that
-    were written before, either JSON lines with the question as `text` and the generated texts as a list in `field`, or
-    lines of an id, a tab and the question with its text; these need `questions`, a file with the questions in the same
-    order. A question that is not in the file is refused.
+    `generator`: the folder or name of a generator that writes the likeliest text for each question. `file`: previously
+    generated texts, either JSON lines with the question as `text` and the generated texts as a list in `field`, or
+    lines with an id, a tab, and the question followed by its text. The latter need `questions`, a file with the
+    questions in the same order. A question that is not in the file is an error.
 
     >>> GAR(file="answers.jsonl").name
     'gar'

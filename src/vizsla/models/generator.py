@@ -23,7 +23,7 @@ from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.weights import read_checkpoint
 
 SHIPPED_GENERATOR = "doc2query-small"
-"""The generator of Vizsla's own, by its name: in a checkout, and in a package of its own."""
+"""The name of Vizsla's own generator, in a checkout and in its own package."""
 _PACKAGE = own_package(SHIPPED_GENERATOR, "doc2query", "30 MB")
 
 
@@ -89,9 +89,9 @@ class TextGenerator(ABC):
     ) -> list[list[str]]:
         """Some texts for each input.
 
-        `keys` name the random numbers of each input, such as a document's id; else its place does. The same inputs with
-        the same keys and sampling give the same texts. Other inputs in the same call change how scores are rounded, and
-        can so change a text: who needs the same texts again makes the same calls.
+        `keys`: seeds of the random numbers, one per input, such as a document's id; by default its position. The same
+        inputs with the same keys and sampling give the same texts. Other inputs in the same call can change how scores
+        are rounded, and thereby a text: to reproduce texts exactly, make the same calls.
         """
 
     @abstractmethod
@@ -100,7 +100,7 @@ class TextGenerator(ABC):
 
 
 class CheckpointGenerator(TextGenerator):
-    """A causal or seq2seq checkpoint of transformers', run by torch; in 8 bits by onnxruntime where there is no GPU."""
+    """A causal or seq2seq transformers checkpoint, run by torch, or without a GPU in 8 bits by onnxruntime."""
 
     def __init__(self, checkpoint: GeneratorCheckpoint) -> None:
         self.checkpoint = checkpoint
@@ -159,7 +159,7 @@ def open_generator(which: str | Path = SHIPPED_GENERATOR) -> TextGenerator:
 
 
 def generator_folder(which: str | Path) -> str | Path:
-    """The folder of Vizsla's own generator; another folder or name as it is."""
+    """The folder of a generator: that of Vizsla's own if it is named, else the given folder or name."""
     if str(which) != SHIPPED_GENERATOR or Path(which).is_dir():
         return which
     if (SHIPPED / SHIPPED_GENERATOR).is_dir():
@@ -177,8 +177,8 @@ def export_generator(
 ) -> None:
     """Write a BART in 8 bits into a folder of its own, from which it runs without torch.
 
-    `which`: the folder or name of a checkpoint in floats. `sample`: some texts that it reads, which 8 bits are fitted
-    on; thirty are enough. Without them random ones are taken.
+    `which`: the folder or name of a checkpoint in floats. `sample`: some input texts to calibrate the quantisation
+    with; thirty are enough. By default random ones are used.
     """
     checkpoint = GeneratorCheckpoint.read(which)
     if not is_plain_bart(checkpoint.config):

@@ -53,7 +53,7 @@ _HEADS = ("unicoil", "splade", "sparta")  # others are looked up: plugins have h
 _MIN_WEIGHT = 1e-30  # a 32-bit float cannot tell less from 0
 
 Tower = Network | MaskedLanguage
-"""What weighs terms: a network that runs without torch, or any masked-language model by torch and transformers."""
+"""The network that weighs terms: one that runs without torch, or any masked-language model of transformers."""
 Table = TermWeights | PieceVectors
 """What weighs the terms of queries without a network."""
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -107,7 +107,7 @@ class LearnedSparse(SparseComponent):
         towers = [tower for tower in (self.network, self.query_network) if tower is not None]
         reads_pieces = {isinstance(tower, Network) for tower in towers}
         if len(reads_pieces) > 1:
-            raise VizslaError("the networks of documents and queries must be run in the same way; open both by name")
+            raise VizslaError("documents and queries must use the same runtime; open both networks by name")
         if isinstance(self.network, MaskedLanguage):
             object.__setattr__(self, "analyzer", None)
         elif isinstance(self.analyzer, str):
@@ -165,7 +165,7 @@ class LearnedSparse(SparseComponent):
             sides = [sides[0], SparseCheckpoint.read(queries)[-1]]
         plain = all(side.plain for side in sides) and alike([side.pieces for side in sides])
         if not plain and len({side.tokenizer_steps() for side in sides}) > 1:
-            raise VizslaError(f"{which}: queries and documents are cut into other pieces, so they share no terms")
+            raise VizslaError(f"{which}: queries and documents have different tokenizers, so they share no terms")
         towers: list[Any] = [
             side.term_weights() if side.settings.is_table
             else side.network(precision) if plain else side.masked_language(precision)
@@ -188,7 +188,7 @@ class LearnedSparse(SparseComponent):
 
     @property
     def batch_size(self) -> int:
-        """On a CPU a second's work, so that progress is visible and Ctrl-C works."""
+        """About a second's work on a CPU, so that progress is visible and Ctrl-C works."""
         fast = runtime() == "torch" if isinstance(self.network, Network) else sees_gpu()
         return 2000 if fast else 100
 
@@ -226,7 +226,7 @@ class LearnedSparse(SparseComponent):
 
     @property
     def terms(self) -> Sequence[str]:
-        """What the terms are called, by number."""
+        """The terms by number."""
         return self.network.terms if isinstance(self.network, MaskedLanguage) else self.pieces.vocabulary
 
     def __getstate__(self) -> dict[str, Any]:
@@ -435,7 +435,7 @@ def _opened(folder: Path) -> Tower | Table:
     try:
         reads = parse_settings((folder / ABOUT).read_text("utf-8")).get("reads")
     except (OSError, ValueError, AttributeError):
-        reads = None  # which Network.open says better
+        reads = None  # Network.open raises a better error
     kinds: dict[Any, Any] = {"terms": TermWeights, "pieces": PieceVectors, "texts": MaskedLanguage}
     opened: Tower | Table = kinds.get(reads, Network).open(folder)
     return opened
@@ -454,7 +454,7 @@ LEARNED_OPTIONS = options_of(
     analyzer="the word pieces the network was trained with",
     length="how many tokens of a text are read; 0 for as many as the network can",
     query_length="how many tokens of a query are read; 0 for length",
-    inference_free="queries are read from a table, without the network",
+    inference_free="look queries up in a table instead of running the network",
     **_OPTIONS,
 )
 NETWORK_OPTION = Option("network", "str", "", "the folder of a model of your own")

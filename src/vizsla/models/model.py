@@ -32,7 +32,7 @@ CollectionStatistics = Mapping[str, Statistics]
 
 
 class Model(ABC):
-    """Text to vectors. `a + b` and `w * a` are models, too.
+    """Text to vectors. `a + b` and `w * a` are models as well.
 
     >>> from vizsla.models import BM25
     >>> both = BM25(fields=("title",), namespace="title") + 0.5 * BM25(fields=("text",), namespace="text", name="text")
@@ -47,7 +47,7 @@ class Model(ABC):
     @property
     @abstractmethod
     def parts(self) -> tuple[Part, ...]:
-        """The components this model is a sum of, one a namespace, each with its weight."""
+        """The components that this model is the sum of, one per namespace, each with its weight."""
 
     def __add__(self, other: Model) -> Model:
         return Sum(self.parts + other.parts)
@@ -87,11 +87,11 @@ class Model(ABC):
 
     @property
     def counts_words(self) -> bool:
-        """Whether documents are encoded by counting words, each by itself; then several threads do it at a time."""
+        """Whether documents are encoded by counting single words, which several threads can do at a time."""
         return all(part.component.counts_words for part in self.parts)
 
     def problem(self, content: Mapping[str, Any]) -> str | None:
-        """Why a document with these fields cannot be encoded, to follow its name in a sentence; None if it can."""
+        """Why a document with these fields cannot be encoded, as a predicate with it as the subject; None if it can."""
         problems = (part.component.field_problem(content) for part in self.parts)
         return next((p for p in problems if p is not None), None) or missing_problem(content, self.fields)
 
@@ -146,7 +146,7 @@ class Model(ABC):
 
     @staticmethod
     def from_description(description: object, folder: Path) -> Model:
-        """The model that plain data describe; the files it needs are in the folder."""
+        """The model that plain data describes; the files it needs are in the folder."""
         if not isinstance(description, dict):
             raise DescriptionError("it is not an object of names and values")
         for name, kind in (("name", "str"), ("parts", "list")):
@@ -177,7 +177,7 @@ class Component(Model):
     """Names the class in saved models and indexes."""
     namespace: str
     expression_options: ClassVar[tuple[str, ...]] = ("fields", "namespace")
-    """The options that `expression` writes where they differ from the default."""
+    """The options that `expression` prints if they differ from the default."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -204,7 +204,7 @@ class Component(Model):
 
     @property
     def index_signature(self) -> tuple[Any, ...]:
-        """What decides which data an index stores; components with equal signatures can search the same index."""
+        """The settings that determine what an index stores; components with equal signatures can share an index."""
         own = (getattr(self, f.name) for f in fields(self) if f.name not in ("name", "namespace"))  # type: ignore[arg-type]
         return self.kind, *own
 
@@ -258,7 +258,7 @@ COMPONENTS: Registry[Component] = Registry("component", package="vizsla.models")
 
 
 def component_from(description: Mapping[str, Any], folder: Path) -> Component:
-    """The component that plain data describe; the files they name are in the folder."""
+    """The component that plain data describes; the files it names are in the folder."""
     kind = str(description.get("kind"))
     if kind not in COMPONENTS:
         raise VizslaError(

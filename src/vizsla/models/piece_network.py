@@ -1,4 +1,4 @@
-"""What models share whose network reads word pieces."""
+"""The common base of models whose network reads word pieces."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PieceNetwork:
 
     @property
     def batch_size(self) -> int:
-        """On a CPU a second's work, so that progress is visible and Ctrl-C works."""
+        """About a second's work on a CPU, so that progress is visible and Ctrl-C works."""
         return 2000 if runtime() == "torch" else 100
 
     def __getstate__(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ SHIPPED_RERANKER = "reranker-small"
 _SEGMENTS = "embeddings.token_type_embeddings.weight"
 _TOKENIZER = "tokenizer.json"
 _BATCH_SIZE = 512  # pairs that are scored together
-_SAMPLE, _QUERY, _DOCUMENT, _COMMON = 32, 10, 80, (1996, 6000)  # pairs of common words that 8 bits are fitted on
+_SAMPLE, _QUERY, _DOCUMENT, _COMMON = 32, 10, 80, (1996, 6000)  # pairs of common words to calibrate quantisation with
 
 
 class PairNetwork(Protocol):
@@ -47,7 +47,7 @@ class PairNetwork(Protocol):
         """How many tokens of a pair it reads at most."""
 
     def scores(self, queries: Sequence[str], texts: Sequence[str], query_length: int, length: int) -> np.ndarray:
-        """The score of each query with the text at the same place, read up to these lengths."""
+        """The score of each query with the text at the same position, truncated to these lengths."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class BertPairs:
         self, queries: Texts, documents: Texts, query_numbers: np.ndarray, document_numbers: np.ndarray,
         query_length: int, length: int,
     ) -> np.ndarray:  # fmt: skip
-        """The score of each query with the document at the same place, given by their numbers in texts as token ids."""
+        """The scores of pairs, given by the row numbers of their queries and documents in tokenized texts."""
         network = self.network
         lengths = query_length, length
         pairs = joint_pairs(queries, documents, query_numbers, document_numbers, *lengths, network.start, network.end)
@@ -96,10 +96,10 @@ class BertPairs:
 
 @dataclass(frozen=True)
 class Reranker:
-    """A cross-encoder and what it reads: `query_length` tokens of a query and `length` of the pair at most.
+    """A cross-encoder that reads at most `query_length` tokens of a query and `length` tokens of a pair.
 
-    Special tokens count. A document without text is read as such. `Reranker.open(folder)` reads a cross-encoder as
-    transformers saves it, or an ONNX file with its tokenizer.
+    Both include special tokens. An empty document is scored like any other. `Reranker.open(folder)` reads a
+    cross-encoder saved by transformers, or an ONNX file with its tokenizer.
 
     >>> Reranker.open("/no/such/folder")
     Traceback (most recent call last):
@@ -129,11 +129,11 @@ class Reranker:
         query_length: int = 0,
         length: int = 0,
     ) -> Reranker:
-        """A reranker that was trained here, or one of others, by its folder, its ONNX file or its name.
+        """A reranker trained with Vizsla or a third-party one, by its folder, its ONNX file or its name.
 
-        A BERT of transformers' is converted to a `precision`: int8 unless torch runs it. An ONNX file is run as it
-        is; of model_quantized.onnx and model.onnx in a folder the precision chooses one, by default the first. Where a
-        folder has weights, too, its ONNX files are left alone. One with two labels scores by the second minus the
+        A BERT of transformers is converted to a `precision`: int8 unless torch runs it. An ONNX file is run
+        unchanged; the precision selects model_quantized.onnx or model.onnx in a folder, by default the first. If a
+        folder has weights as well, its ONNX files are ignored. A model with two labels scores by the second minus the
         first.
         """
         if str(which).endswith(".onnx") and not Path(which).is_dir():
@@ -166,21 +166,21 @@ class Reranker:
 
 
 def reranker_folder(which: str | Path) -> str | Path:
-    """The folder of the reranker that comes with the package; another folder or name as it is."""
+    """The folder of a reranker: that of the packaged one if it is named, else the given folder or name."""
     shipped = SHIPPED / SHIPPED_RERANKER
     return shipped if str(which) == SHIPPED_RERANKER and not Path(which).is_dir() and shipped.is_dir() else which
 
 
 def default_reranker() -> str:
-    """The reranker that is meant where none is named: that of the package, else one that pip installs."""
+    """The default reranker: the one in the package, or else one that pip can install."""
     return SHIPPED_RERANKER if (SHIPPED / SHIPPED_RERANKER).is_dir() else CROSS_ENCODER
 
 
 def export_reranker(which: str | Path, folder: str | Path, sample: Sequence[tuple[str, str]] = ()) -> None:
     """Write a BERT cross-encoder in 8 bits into a folder of its own, from which it runs without torch.
 
-    `which`: the folder or name of one in floats. `sample`: some queries, each with a text that it is read with, which 8
-    bits are fitted on; thirty are enough. Without them random words are taken.
+    `which`: the folder or name of one in floats. `sample`: some pairs of query and text to calibrate the quantisation
+    with; thirty are enough. By default random words are used.
     """
     source, output = find_checkpoint(which), Path(folder)
     if (source / ABOUT).is_file() or not has_weights(source):
@@ -198,7 +198,7 @@ def export_reranker(which: str | Path, folder: str | Path, sample: Sequence[tupl
 
 
 def _network(folder: Path, precision: Precision | None) -> PairNetwork:
-    """The network in a folder: as it was exported here, as others exported it to ONNX, or a BERT of transformers'."""
+    """The network in a folder: exported by Vizsla, a third-party ONNX file, or a BERT of transformers."""
     if (folder / "model.json").is_file():
         raise InputError("this is a model that searches, not a reranker", file=str(folder))
     if (folder / ABOUT).is_file():
@@ -241,7 +241,7 @@ def _check(weights: dict[str, np.ndarray], folder: Path) -> None:
         labels = len(weights["classifier.weight"])
         raise InputError(f"a reranker gives one score, or two labels, and this gives {labels}", file=str(folder))
     if len(weights[_SEGMENTS]) < 2:
-        raise InputError("this encoder has one segment, and pairs need two", file=str(folder))
+        raise InputError("this encoder has one token type, and pairs need two", file=str(folder))
 
 
 def _sample(length: int) -> list[list[int]]:

@@ -12,7 +12,7 @@ from vizsla.runs import Document, Explanation, FilterLike, Hit, Hits, Retriever,
 class ModelRetriever(Protocol):
     """A `Retriever` that scores with a model and can search the same documents with another one.
 
-    `Index` and what `Index.with_model` gives are such retrievers.
+    `Index` is one, and so is the result of `Index.with_model`.
     """
 
     @property
@@ -24,7 +24,7 @@ class ModelRetriever(Protocol):
         """The model that scores."""
 
     def with_model(self, model: str | Model) -> Retriever:
-        """The same documents searched with another model; one that they cannot be searched with is refused."""
+        """A retriever over the same documents with another model; an error if the index does not fit that model."""
 
     def search_many(self, queries: Sequence[str], k: int = 10, filter: FilterLike = None) -> Sequence[Sequence[Hit]]:
         """The k best documents for each query, best first."""

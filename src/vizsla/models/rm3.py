@@ -54,7 +54,7 @@ class RM3(QueryExpander):
     ) -> list[dict[str, float]]:
         """The weighted terms of queries: their own, and those of the documents they find first."""
         if context is None:
-            raise VizslaError("RM3 looks at documents first, so it needs an index to search")
+            raise VizslaError("RM3 reads the top documents of a first search, so it needs an index")
         queries = bm25.query_terms(texts)
         top = context.top_documents(bm25, queries, self.documents)
         contents = context.contents(sorted({number for scores in top for number in scores}))
@@ -83,7 +83,7 @@ class RM3(QueryExpander):
     ) -> dict[str, float]:
         model: dict[str, float] = {}
         for number, score in scores.items():
-            if score <= 0:  # words in all documents can be worth nothing, or less
+            if score <= 0:  # the idf of a word in all documents can be 0 or negative
                 continue
             total = sum(feedback[number].values())
             for term, count in feedback[number].items():

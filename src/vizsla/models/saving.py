@@ -25,7 +25,7 @@ def open_model(which: str | Path) -> Model:
     transformers: a SPLADE where it says so or has a masked-language head, else an encoder of dense vectors.
     """
     from vizsla.neural.checkpoints.checkpoint import (
-        find_checkpoint,  # here and below: a search that needs none does not wait
+        find_checkpoint,  # imported here, so that other searches start faster
     )
     from vizsla.neural.checkpoints.splade import is_sparse_encoder
 
@@ -43,10 +43,10 @@ def open_model(which: str | Path) -> Model:
 
 
 def save_model(model: Model, folder: str | Path) -> bool:
-    """Write a model, its card, and what sentence-transformers' SparseEncoder opens; gives whether it can open it.
+    """Write a model and its card, in SparseEncoder's layout if possible; returns whether SparseEncoder can open it.
 
-    A learned sparse model of one network can be opened so: a SPLADE as it is, a uniCOIL with code of its own that has
-    to be trusted.
+    It can open a learned sparse model with one network: a SPLADE directly, a uniCOIL with custom code that has to be
+    trusted.
     """
     path = Path(folder)
     model.save(path)

@@ -23,21 +23,20 @@ from vizsla.spec import Option
 from vizsla.vectors import SparseVectors
 
 SHARE = 0.25
-"""Of a word's rarity, the power that goes to documents, the rest to queries: scores are the same, and common words of
-documents disturb less. With 0, 0.25, 0.5 and 0.75 sketches of 768 numbers have a rank-biased overlap of 0.326, 0.342,
-0.336 and 0.300 with BM25 (2,000 questions to 651,935 passages of Wikipedia)."""
+"""The power of idf that documents are multiplied by; queries get the rest. Exact scores do not depend on it, but the
+common words of documents add less noise to a sketch. With 0, 0.25, 0.5 and 0.75, sketches of 768 dimensions have a
+rank-biased overlap of 0.326, 0.342, 0.336 and 0.300 with BM25 (2,000 questions to 651,935 passages of Wikipedia)."""
 
 MOST_WIDTH = 1 << 16
-"""A quarter of a megabyte a document."""
+"""The largest width: a quarter of a megabyte per document."""
 
 
 @dataclass(frozen=True)
 class Sketch(DenseComponent):
     """A lexical model's vectors projected to `width` dimensions, whose inner products estimate its scores.
 
-    The error is about the product of both vectors' lengths over the root of the width. BM25's statistics are those of
-    the documents it was fitted on; documents added later are weighted by the same, and query words that it has not
-    counted are ignored.
+    The error is about the product of both vectors' norms divided by the square root of the width. BM25's statistics are
+    those of the documents it was fitted on, also for documents added later; query words without statistics are ignored.
 
     >>> documents = ["a dog barks", "cats and dogs purr", "fish swim", "a cat may bark"]
     >>> sketch = Sketch(width=4096).fit(documents)
@@ -111,7 +110,7 @@ class Sketch(DenseComponent):
     def _sketched(
         self, rows: SparseVectors, share: Callable[[np.ndarray], np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Rows with a share of their terms' rarity in few numbers, and which of them had any."""
+        """Rows weighted by a power of idf and projected, and which of them had any term."""
         used, places = np.unique(rows.indices, return_inverse=True)
         names = [rows.vocabulary[number][1] for number in used.tolist()]
         values = rows.values * share(self._rarity(names))[places]

@@ -20,16 +20,16 @@ from vizsla.numbers import number_text
 from vizsla.spec import Option
 
 COMBINATIONS = ("concat", "sum")
-LEAST_MU, MOST_MU = 1e-30, 1e30  # vectors have 32 bits a number
+LEAST_MU, MOST_MU = 1e-30, 1e30  # within the range of float32
 
 
 @dataclass(frozen=True)
 class Spar(DenseComponent):
     """The vectors of two dense models, concatenated or added.
 
-    `mu` is the weight of the second model. It counts on the query side only, so a search may use another one.
-    Concatenated vectors give exactly the weighted sum of both scores. Added vectors are half as long, but each query
-    is then also compared with the other model's share of each document.
+    `mu` is the weight of the second model. It is applied to queries only, so a search may use another one.
+    Concatenated vectors give exactly the weighted sum of both scores. Added vectors have half the dimensions, but their
+    product also contains cross terms of one model's query with the other model's document.
     """
 
     first: DenseComponent

@@ -60,7 +60,7 @@ class CountedStatistics:
 
 
 def save_statistics(statistics: CountedStatistics, folder: Path) -> list[Any]:
-    """Write counts to a file named by their hash; gives what is needed to read them."""
+    """Write counts to a file named by their hash; returns the description that `load_statistics` reads."""
     folder.mkdir(parents=True, exist_ok=True)
     terms = "".join(statistics.frequencies).encode("utf-8", "surrogatepass")
     lengths = np.fromiter(map(len, statistics.frequencies), np.int64, len(statistics.frequencies))
@@ -74,7 +74,7 @@ def save_statistics(statistics: CountedStatistics, folder: Path) -> list[Any]:
 
 
 def load_statistics(told: Sequence[Any] | None, folder: Path) -> CountedStatistics | None:
-    """The counts that `save_statistics` wrote to a folder and told of; None where there are none."""
+    """The counts that `save_statistics` wrote to a folder, by the description it returned; None for None."""
     if told is None:
         return None
     if len(told) != 4:
@@ -90,11 +90,11 @@ def load_statistics(told: Sequence[Any] | None, folder: Path) -> CountedStatisti
         if "lengths" in kept:
             ends = np.cumsum(kept["lengths"]).tolist()
             terms = [text[a:z] for a, z in pairwise([0, *ends])]
-        else:  # as it was written until any character could be in a term
+        else:  # the format of older versions, in which a term could not contain every character
             terms = text.split("\n")
         frequencies = dict(zip(terms, kept["counts"].tolist(), strict=True))
     except (OSError, ValueError, KeyError) as e:
-        raise InputError(f"these are no frozen statistics ({e})", file=str(file)) from None
+        raise InputError(f"these are not frozen statistics ({e})", file=str(file)) from None
     return CountedStatistics(documents, total, longest, frequencies)
 
 

@@ -26,14 +26,14 @@ from vizsla.text import Token
 from vizsla.vectors import Quantiser, SparseVectors, Vocabulary
 
 QUERY_WEIGHT = 256
-"""Of a word in a query. The paper does not say; it says that the weights of both systems lie in (0, 256)."""
+"""The weight of a word in a query. The paper does not give it; it says that both systems' weights are in (0, 256)."""
 
 
 @dataclass(frozen=True)
 class Impacts(SparseComponent):
     """BM25's weights, idf times saturated count, quantised to 1 to 256.
 
-    Statistics and range are those of the documents it was fitted on; documents added later are weighted by the same.
+    Statistics and range are those of the documents it was fitted on, and are also used for documents added later.
     """
 
     bm25: BM25 = field(default_factory=BM25)
@@ -123,7 +123,7 @@ class _ImpactEncoder(SparseDocumentEncoder):
 
 
 DEFAULT_WEIGHT = 0.85
-"""Of BM26 in BM51, if there are too few documents to fit it: the mean of the sets it was measured on."""
+"""The weight of BM26 in BM51 if there are too few documents to fit it: the mean over the data sets we measured."""
 _OPTIONS = (
     Option("weight", "float | None", None, "of the learned model; fitted to the documents if it is not given"),
     NETWORK_OPTION,
@@ -144,7 +144,7 @@ def bm51e(weight: float | None = None, network: str = "", **options: Any) -> Mod
 
 @MODELS.register(
     "bm51-paper",
-    help="BM51 as the paper adds it: both parts in 8 bits, with weights of 1.",
+    help="BM51 as in the paper: both parts in 8 bits, with weights of 1.",
     options=(NETWORK_OPTION, *BM25_OPTIONS),
     needs=NEEDS,
 )
@@ -155,7 +155,7 @@ def bm51_paper(network: str = "", **options: Any) -> Model:
 
 @MODELS.register(
     "bm51e-paper",
-    help="BM51e as the paper adds it: BM25 and a BM26e of your own, both in 8 bits, with weights of 1.",
+    help="BM51e as in the paper: BM25 and a BM26e of your own, both in 8 bits, with weights of 1.",
     options=(NETWORK_OPTION, *BM25_OPTIONS),
     needs=NEEDS,
 )
@@ -165,7 +165,7 @@ def bm51e_paper(network: str = "", **options: Any) -> Model:
 
 @MODELS.register(
     "bm25-prime-paper",
-    help="BM25' as the paper adds it: words and word pieces, both in 8 bits.",
+    help="BM25' as in the paper: words and word pieces, both in 8 bits.",
     options=BM25_OPTIONS,
 )
 def bm25_prime_paper(**options: Any) -> Model:
@@ -175,7 +175,7 @@ def bm25_prime_paper(**options: Any) -> Model:
 
 
 def _in_whole_numbers(name: str, learned: LearnedSparse, options: dict[str, Any]) -> Model:
-    """BM25 with frozen statistics and a learned model, the weights of both whole numbers of 8 bits."""
+    """BM25 with frozen statistics and a learned model, both with weights quantised to 8 bits."""
     whole = replace(_reading(learned, options), whole=True)
     return Sum(Impacts(BM25(**options), name="bm25").parts + whole.parts, name)
 
@@ -236,7 +236,7 @@ def vizsla_sparse(weight: float = 1.0, **options: Any) -> Model:
 
 @MODELS.register(
     "vizsla-sparse-doc",
-    help="As vizsla-sparse, but only documents are read by the network; queries are looked up in a table.",
+    help="Like vizsla-sparse, but the network only reads documents; queries are looked up in a table.",
     options=_SUM_OPTIONS,
     needs=NEEDS,
 )

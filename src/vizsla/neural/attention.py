@@ -1,7 +1,8 @@
-"""Attention inside short texts of different lengths: a kernel of our own, as crops are far shorter than others' tiles.
+"""Attention within short texts of different lengths: our own Triton kernel, as crops are shorter than the usual tiles.
 
 One program attends in one head of one text, with everything in registers: three loads, four products at most, and
-nothing of the size [length, length] ever goes to memory. Texts of up to 128 tokens; longer ones go another way.
+nothing of the size [length, length] is ever written to memory. For texts of up to 128 tokens; longer ones do not use
+this kernel.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ LONGEST = 128
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _places(starts, STRIDE, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Where the numbers of this program's text and head lie, and which of its rows there are."""
+    """The offsets of this program's text and head in memory, and a mask of the rows that exist."""
     text, head = tl.program_id(0), tl.program_id(1)
     begin = tl.load(starts + text).to(tl.int64)
     rows = tl.arange(0, BLOCK)
@@ -28,7 +29,7 @@ def _places(starts, STRIDE, D: tl.constexpr, BLOCK: tl.constexpr):  # type: igno
 
 @triton.jit
 def _shares(q, k, inside, scale):  # type: ignore[no-untyped-def]
-    """How much each token looks at each other."""
+    """The attention weights of each pair of tokens."""
     scores = tl.where(tl.trans(inside), tl.dot(q, tl.trans(k)) * scale, float("-inf"))
     shares = tl.exp(scores - tl.max(scores, 1)[:, None])
     return shares / tl.sum(shares, 1)[:, None]
@@ -71,7 +72,10 @@ def _warps(block: int) -> int:
 
 @torch.library.custom_op("vizsla::short_attention", mutates_args=())
 def short_attention(qkv: Tensor, starts: Tensor, longest: int) -> Tensor:
-    """[tokens, heads, size] attended inside each text, none longer than `longest`, by [tokens, 3, heads, size]."""
+    """Attention within each text, from [tokens, 3, heads, size] to [tokens, heads, size].
+
+    No text may have more than `longest` tokens.
+    """
     qkv = qkv.contiguous()
     tokens, _, heads, size = qkv.shape
     out, block = qkv.new_empty(tokens, heads, size), _block(longest)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 START, END = 101, 102
 """[CLS] and [SEP] of BERT's uncased vocabulary."""
 SPECIAL_TOKENS = (0, 101, 102, 103)
-"""[PAD], [CLS], [SEP] and [MASK] of BERT's uncased vocabulary: they weigh nothing."""
+"""[PAD], [CLS], [SEP] and [MASK] of BERT's uncased vocabulary: they get no weight."""
 
 
 class Chunk(NamedTuple):
@@ -22,11 +22,11 @@ class Chunk(NamedTuple):
     ids: Tensor
     """[tokens] the token ids of all texts."""
     positions: Tensor
-    """[tokens] the place of each token in its text."""
+    """[tokens] the position of each token in its text."""
     starts: Tensor
     """[texts + 1] where each text begins, and where the last ends."""
     longest: int
-    """No text has more tokens; a power of 2, so that kernels are made for few different values."""
+    """An upper bound of the tokens in a text; a power of 2, so that kernels are compiled for few values."""
     side: int = 0
     """0 for queries, 1 for documents: some networks read them differently."""
 
@@ -38,7 +38,7 @@ class Chunk(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """All texts of a batch in chunks, shortest texts first, and what puts them back into their order."""
+    """All texts of a batch in chunks, shortest texts first, and the permutation that restores their order."""
 
     chunks: list[Chunk]
     order: Tensor
@@ -51,13 +51,13 @@ class Batch(NamedTuple):
 
     @property
     def texts(self) -> Tensor:
-        """[tokens] of which text of the batch each token is."""
+        """[tokens] the text of the batch that each token belongs to."""
         lengths = torch.cat([chunk.starts.diff() for chunk in self.chunks])
         return torch.repeat_interleave(self.order, lengths)
 
 
 def packed(ids: Tensor, mask: Tensor, tokens: int, side: int = 0) -> Batch:
-    """Padded rows as a batch of chunks of at most so many tokens each, or of one text where that is longer.
+    """Pack padded rows into chunks of at most `tokens` tokens each; a longer text is a chunk of its own.
 
     >>> ids = torch.tensor([[5, 6, 7], [8, 0, 0]])
     >>> batch = packed(ids, ids > 0, 100)
@@ -88,7 +88,7 @@ def packed(ids: Tensor, mask: Tensor, tokens: int, side: int = 0) -> Batch:
 
 
 def visible_tokens(batch: Batch, limits: Tensor) -> Iterator[Tensor]:
-    """For each chunk [tokens] which are among the first of their text, given [texts] how many these are."""
+    """For each chunk [tokens] a mask of the first tokens of each text, given [texts] their number."""
     first = 0
     for chunk in batch.chunks:
         sizes = chunk.starts.diff()
@@ -98,10 +98,10 @@ def visible_tokens(batch: Batch, limits: Tensor) -> Iterator[Tensor]:
 
 
 def pieces_apart(chunk: Chunk, which: Tensor) -> tuple[Chunk, Tensor]:
-    """Some texts of a chunk as many texts of one word piece each, with [CLS] and [SEP] around it; others as they are.
+    """Split some texts of a chunk into texts of one word piece each, with [CLS] and [SEP] around it.
 
-    `which`: [texts] those that are taken apart; one without a piece never is. Gives also where in the new chunk the
-    tokens of each text begin: those of its pieces lie behind one another.
+    `which`: [texts] the texts to split; a text without a piece is left as it is. Also returns where the tokens of each
+    original text begin in the new chunk, in which its pieces follow each other.
 
     >>> ids = torch.tensor([[101, 5, 102, 0], [101, 6, 7, 102]])
     >>> chunk = packed(ids, ids > 0, 100).chunks[0]

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def attend(qkv: Tensor, starts: Tensor, longest: int, visible: Tensor | None = None) -> Tensor:
-    """Attention inside each text, given [tokens, 3, heads, size]; by a kernel for ragged texts where there is one.
+    """Attention within each text, given [tokens, 3, heads, size]; by a kernel for ragged texts if there is one.
 
-    `visible`: [tokens] which tokens others look at; by default all.
+    `visible`: [tokens] which tokens are attended to; by default all.
     """
     if visible is None and qkv.is_cuda and qkv.dtype in (torch.bfloat16, torch.float16):
         from vizsla.neural.attention import LONGEST, short_attention
@@ -39,12 +39,12 @@ def attend(qkv: Tensor, starts: Tensor, longest: int, visible: Tensor | None = N
 
 
 def whole_width(vocabulary: int) -> int:
-    """How wide vectors over a vocabulary are made: tensor cores want rows of whole 16 bytes, and more."""
+    """The vocabulary size rounded up to a multiple of 64, since tensor cores need aligned rows."""
     return -(-vocabulary // 64) * 64
 
 
 class PackedBert(Module):
-    """A BERT of transformers' run over packed texts; the parameters are those of the BERT, under its names."""
+    """A BERT of the transformers library, run over packed texts; it has BERT's parameters under BERT's names."""
 
     def __init__(self, bert: Any) -> None:
         super().__init__()
@@ -54,12 +54,12 @@ class PackedBert(Module):
         self.vocabulary: int = bert.config.vocab_size
         self.width = whole_width(self.vocabulary)
         self.token_types = False
-        """Whether documents are of the second segment; else all texts are of the first."""
+        """Whether documents have token type 1; otherwise all texts have token type 0."""
 
     def forward(self, chunk: Chunk, token_types: Tensor | None = None, visible: Tensor | None = None) -> Tensor:
         """[tokens, hidden] the states of the last layer.
 
-        `token_types`: of each token, where a text has both. `visible`: [tokens] which ones others look at.
+        `token_types`: [tokens] for texts that have both types. `visible`: [tokens] which are attended to.
         """
         e: Any = self.embeddings
         if token_types is None:
@@ -81,13 +81,13 @@ class PackedBert(Module):
 
 
 def _short(states: Tensor) -> Tensor:
-    """States as long as what reads them: autocast normalises in 32 bits and leaves them so."""
+    """States in the precision of the next layer: autocast computes normalisations in float32 and does not cast back."""
     kind = states.device.type
     return states.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else states
 
 
 class Padded(Module):
-    """Any encoder of transformers' over packed texts: they are padded for it."""
+    """Any transformers encoder, run over packed texts, which are padded for it."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -104,13 +104,13 @@ class Padded(Module):
 
 
 def encoder_of(model: Any) -> PackedBert | Padded:
-    """The fastest encoder there is for a model of transformers'."""
+    """The fastest wrapper available for a transformers model."""
     plain = model.config.model_type == "bert" and model.config.hidden_act == "gelu"
     return PackedBert(model) if plain and not getattr(model.config, "is_decoder", False) else Padded(model)
 
 
 def forward_operations(encoder: Any, lengths: np.ndarray) -> float:
-    """Multiplications and additions to encode texts of these lengths: matrices and attention, embeddings not."""
+    """Multiplications and additions to encode texts of these lengths: matrices and attention, without embeddings."""
     tokens = float(lengths.sum())
     matrices: int = sum(p.numel() for n, p in encoder.named_parameters() if p.ndim == 2 and "embeddings" not in n)
     layers: int = len(encoder.encoder.layer) if isinstance(encoder, PackedBert) else 0

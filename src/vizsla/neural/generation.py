@@ -18,11 +18,11 @@ from vizsla.neural.inference import has_fast_bfloat16, transformers
 TARGET = 1 << 24
 """Added to the ids of tokens that are to be predicted: inputs and targets share one row."""
 _PLAIN_HEADS = ("gpt2", "gpt_neo", "gpt_neox", "llama", "mistral", "opt", "qwen2", "qwen3", "smollm3")
-"""Causal models whose logits are the product of the last state and the output embeddings, and nothing more."""
+"""Causal models whose logits are just the product of the last state and the output embeddings."""
 
 
 class Generator(nn.Module):
-    """A causal or a seq2seq model of transformers', and the loss of what it should write."""
+    """A causal or seq2seq transformers model, and the loss of its target texts."""
 
     kind = "generator"
 
@@ -32,7 +32,7 @@ class Generator(nn.Module):
         self.hidden: int = model.get_input_embeddings().weight.shape[1]
 
     def forward(self, chunk: Chunk) -> Tensor:
-        """[texts, 3] the negative log-likelihood of each text's target, its tokens, and how many were predicted."""
+        """[texts, 3] the negative log-likelihood of each target, its tokens, and how many were predicted correctly."""
         ids, mask = chunk.padded()
         wanted = (ids >= TARGET) & mask
         ids = ids & (TARGET - 1)
@@ -196,7 +196,7 @@ class SharedPrefix:
         self.continuations = continuations.shape[1]
 
     def _heads(self, layer: Any, states: Tensor, rotation: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """[texts, heads, tokens, size] queries, keys and values, the first two turned by their places."""
+        """[texts, heads, tokens, size] queries, keys and values, the first two with rotary position embeddings."""
         attention, normed = layer.self_attn, layer.input_layernorm(states)
         shape = (*states.shape[:2], -1, self.size)
         projections = (attention.q_proj, attention.k_proj, attention.v_proj)
@@ -205,7 +205,7 @@ class SharedPrefix:
         return query * cos + _turned(query) * sin, key * cos + _turned(key) * sin, value
 
     def _attend(self, number: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """[rows, heads * size] what the new tokens see of their text and of what was written before."""
+        """[rows, heads * size] attention of the new tokens to their text and to the tokens generated so far."""
         if number == len(self._suffix):
             shape = (len(key), key.shape[1], self.max_tokens, self.size)
             self._suffix.append((key.new_empty(shape), value.new_empty(shape)))
@@ -241,11 +241,11 @@ def _finish(layer: Any, states: Tensor, mixed: Tensor) -> Tensor:
 
 _TEXTS = {"cuda": 16_384, "cpu": 160}  # written at once
 _TOKENS = {"cuda": 131_072, "cpu": 4096}  # of inputs, read at once
-_TIDY_STEPS = 4  # between two looks for texts that are finished
+_TIDY_STEPS = 4  # between two checks for finished texts
 
 
 class States(Protocol):
-    """What a model remembers of some inputs and of the texts it writes for them."""
+    """The cached keys and values of some inputs and of the texts generated for them."""
 
     def start(self, ids: Tensor, lengths: Tensor, continuations: int) -> Tensor:
         """[inputs, vocabulary] the logits of the first token after each input."""
@@ -258,7 +258,7 @@ class States(Protocol):
 
 
 class TorchGenerator:
-    """A model of transformers' that writes. On a GPU and on processors that have it, in 16-bit floats."""
+    """A generator of the transformers library. It runs in bfloat16 on a GPU and on processors that support it."""
 
     def __init__(self, model: Any, seq2seq: bool, ends: Sequence[int], device: str | None = None) -> None:
         self.seq2seq = seq2seq
@@ -271,7 +271,11 @@ class TorchGenerator:
     def generate(
         self, inputs: Sequence[np.ndarray], uniform: np.ndarray, *, top_k: int, top_p: float, temperature: float
     ) -> list[list[list[int]]]:
-        """The tokens of some texts for each input; [inputs, texts, tokens] uniform random numbers say how many."""
+        """The tokens of several texts for each input.
+
+        `uniform`: [inputs, texts, tokens] the random numbers to sample with; its shape decides how many texts are
+        generated and how long they may be.
+        """
         written: list[list[list[int]]] = [[] for _ in inputs]
         for chosen in self._batches(inputs, uniform.shape[1]):
             lengths = torch.tensor([len(inputs[i]) for i in chosen], device=self.device)
@@ -296,7 +300,7 @@ class TorchGenerator:
             first += count
 
     def states(self, max_tokens: int) -> States:
-        """What remembers inputs and texts, for this kind of model."""
+        """The cache of inputs and texts for this kind of model."""
         if self.seq2seq:
             return _Seq2SeqStates(self.model)
         return SharedPrefix(self.model, max_tokens) if can_share(self.model.config) else _CausalStates(self.model)
@@ -331,7 +335,7 @@ class TorchGenerator:
 
 
 class _Repeated:
-    """States in a cache of transformers', repeated for each continuation."""
+    """States in a transformers cache, repeated for each continuation."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -350,7 +354,7 @@ class _Repeated:
 
 
 class _CausalStates(_Repeated):
-    """Of a causal model; inputs are padded on the left."""
+    """The states of a causal model; inputs are padded on the left."""
 
     def start(self, ids: Tensor, lengths: Tensor, continuations: int) -> Tensor:
         places = torch.arange(ids.shape[1], device=ids.device) - (ids.shape[1] - lengths)[:, None]
@@ -381,7 +385,7 @@ class _CausalStates(_Repeated):
 
 
 class _Seq2SeqStates(_Repeated):
-    """Of a seq2seq model: its encoder reads an input once, whatever is written for it."""
+    """The states of a seq2seq model: its encoder reads an input once for all continuations."""
 
     def start(self, ids: Tensor, lengths: Tensor, continuations: int) -> Tensor:
         self.mask = (torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]).long()
@@ -409,7 +413,7 @@ class _Seq2SeqStates(_Repeated):
 
     def _keep(self, rows: Tensor) -> None:
         self.mask = self.mask[rows]
-        # the cache holds what the decoder takes from the encoder's states, so only their shape is still looked at
+        # the cache holds the cross-attention keys and values, so of the encoder's states only the shape is still needed
         self.encoded.last_hidden_state = self.encoded.last_hidden_state[:1].expand(len(rows), -1, -1)
 
 

@@ -1,4 +1,4 @@
-"""Token ids to weights by torch: the same networks as onnxruntime runs, from the same file of weights."""
+"""Inference with torch: the same networks that onnxruntime runs, from the same weight file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TOKENS = {"cuda": 131_072, "cpu": 4096}  # encoded together
 
 
 def load(weights: dict[str, np.ndarray], kind: str, heads: int, pooling: str = "mean") -> nn.Module:
-    """A network with a head of `HEADS` and these arrays, named as in a `weights.safetensors`; its shape is theirs."""
+    """A network with a head of `HEADS`, in the shape of these arrays, which are named as in `weights.safetensors`."""
     library = transformers()
     vocabulary, hidden = weights["embeddings.word_embeddings.weight"].shape
     layers = 1 + max(int(m[1]) for n in weights if (m := re.match(r"encoder\.layer\.(\d+)\.", n)))
@@ -55,17 +55,17 @@ def bert_model(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> 
 
 
 def transformers() -> Any:
-    """The library of that name, which takes seconds to import."""
+    """The transformers library, imported here because importing it takes seconds."""
     return import_module("transformers")
 
 
 def plain_name(name: str) -> str:
-    """The name of a network's parameter as transformers has it, and the head's without the word head."""
+    """The name of a parameter as in transformers: without the prefixes `encoder.` and `head.`."""
     return name.removeprefix("encoder.").removeprefix("head.")
 
 
 class TorchNetwork:
-    """A network in a folder. On a GPU and on processors that have it, in 16-bit floats."""
+    """A network in a folder. It runs in bfloat16 on a GPU and on processors that support it."""
 
     def __init__(
         self, folder: str | Path, kind: str, heads: int, pooling: str = "mean", device: str | None = None
@@ -76,13 +76,13 @@ class TorchNetwork:
         self.precision = torch.bfloat16 if has_fast_bfloat16(self.device) else torch.float32
 
     def weights(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """The weight of each token of texts that lie behind one another, aligned with the ids."""
+        """The weight of each token of concatenated texts, aligned with the ids."""
         return self._of_tokens(ids, offsets, np.zeros(len(ids), np.float32))
 
     def token_vectors(self, ids: np.ndarray, offsets: np.ndarray, attended: np.ndarray | None = None) -> np.ndarray:
-        """[tokens, width] the vector of each token of texts that lie behind one another, aligned with the ids.
+        """[tokens, width] the vector of each token of concatenated texts, aligned with the ids.
 
-        `attended`: [texts] how many tokens of each text, from the first, its tokens look at; by default all.
+        `attended`: [texts] how many tokens of each text, from the first, are attended to; by default all.
         """
         expect_head(self.head, "token_vectors")
         vectors = np.zeros((len(ids), self.network.linear.out_features), np.float32)
@@ -97,7 +97,7 @@ class TorchNetwork:
         return out
 
     def coil_vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """[tokens, width] the vectors of the tokens of texts behind one another, and [texts, width] those of texts."""
+        """[tokens, width] the vectors of the tokens of concatenated texts, and [texts, width] those of the texts."""
         expect_head(self.head, "coil_vectors")
         tokens = np.zeros((len(ids), self.network.width), np.float32)
         texts = np.zeros((len(offsets) - 1, self.network.cls_width), np.float32)
@@ -109,7 +109,7 @@ class TorchNetwork:
         return tokens, texts
 
     def vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The vectors of texts that lie behind one another: words, their weights, and where each text's begin."""
+        """The vectors of concatenated texts: words, their weights, and where each text's begin."""
         words, weights, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)], [np.zeros(1, np.int64)]
         for _, batch, outputs in self._encoded(ids, offsets):
             rows = self.network.vectors(outputs, batch).float()
@@ -120,12 +120,12 @@ class TorchNetwork:
         return np.concatenate(words), np.concatenate(weights), np.cumsum(np.concatenate(counts))
 
     def embeddings(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """[texts, hidden] the dense vectors of texts that lie behind one another."""
+        """[texts, hidden] the dense vectors of concatenated texts."""
         expect_head(self.head, "embeddings")
         return self._rows(ids, offsets)
 
     def scores(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """[texts] the scores of pairs that lie behind one another, each as one text."""
+        """[texts] the scores of concatenated texts, each of them a pair."""
         expect_head(self.head, "scores")
         return self._rows(ids, offsets).reshape(-1)
 
@@ -154,7 +154,7 @@ class TorchNetwork:
             mask = torch.arange(int(lengths.max()), device=self.device) < lengths[:, None]
             flat = torch.from_numpy(ids[bounds[0] : bounds[-1]].astype(np.int64)).to(self.device)
             padded = flat.new_zeros(mask.shape).masked_scatter_(mask, flat)
-            batch = packed(padded, mask, _TOKENS[self.device.type], side=1)  # a network that is run reads documents
+            batch = packed(padded, mask, _TOKENS[self.device.type], side=1)  # at inference, every text is a document
             with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
                 if attended is None:
                     yield first, batch, [self.network(chunk) for chunk in batch.chunks]
@@ -173,6 +173,6 @@ def _places(first: int, batch: Batch, offsets: np.ndarray) -> np.ndarray:
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:
-    """Whether it multiplies 16-bit floats by itself; elsewhere they are slower than those of 32 bits."""
+    """Whether the device multiplies bfloat16 in hardware; otherwise float32 is faster."""
     checks = [getattr(torch.cpu, name, None) for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported")]
     return device.type == "cuda" or any(check() for check in checks if check is not None)

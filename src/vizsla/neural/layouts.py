@@ -48,7 +48,7 @@ def save_sparse_layout(
     """Write a network: its arrays in 32-bit floats, its configuration, its tokenizer, and the modules.
 
     `weights`: named as in a `weights.safetensors`. `heads`: those of attention. `length`: how many tokens are read.
-    `query_weights`: a weight for each piece, where queries have no network; a router then parts them from documents.
+    `query_weights`: a weight for each piece, if queries have no network; a router then separates them from documents.
     """
     if kind not in SPARSE_KINDS:
         raise VizslaError(f"SparseEncoder has {' and '.join(SPARSE_KINDS)}, and this network is of the kind {kind}")
@@ -83,7 +83,7 @@ def save_sparse_layout(
 
 
 def _write_unicoil(place: Path, weights: Mapping[str, np.ndarray]) -> None:
-    """The head, as the module that travels with it reads it."""
+    """Write the head for the module whose code is saved with it."""
     rows, hidden = weights[_WORDS].shape
     write_json(place / "config.json", {"hidden": hidden, "vocabulary": rows, "special_tokens": list(SPECIAL_TOKENS)})
     write_arrays(place / _ARRAYS, {name: array for name, array in weights.items() if name.startswith("weigh.")})
@@ -154,7 +154,7 @@ def modules_data(modules: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
 
 
 def write_json(file: Path, content: Any) -> None:
-    """Write plain data as others read them."""
+    """Write plain data as indented JSON."""
     file.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
 
 
@@ -172,11 +172,11 @@ _PROJECTED = [
 def save_layout(network: Any, tokenizer: bytes, folder: Path, query_weights: np.ndarray | None = None) -> None:
     """Write a network's parameters in 32-bit floats, its configuration and its tokenizer.json.
 
-    SPLADE's and uniCOIL's become what sentence-transformers' SparseEncoder opens (`save_sparse_layout`), a dense one a
-    SentenceTransformer, one that reads pairs a BERT for sequence classification with one label, a CrossEncoder there.
-    ColBERT's becomes the modules of PyLate, which also wants to know how texts are read (`write_pylate_settings`).
-    DeepCT's, COIL's and SPARTA's have no module there: the encoder is a BERT for anybody, and the head is in
-    `weigh.safetensors`. `query_weights`: a weight for each piece of a query, beside a SPLADE of documents.
+    SPLADE and uniCOIL can then be opened by sentence-transformers' SparseEncoder (`save_sparse_layout`), a dense model
+    by SentenceTransformer, a cross-encoder by CrossEncoder: it is a BERT for sequence classification with one label.
+    ColBERT is written as PyLate's modules, which also need to know how texts are read (`write_pylate_settings`).
+    DeepCT, COIL and SPARTA have no module in these libraries: their encoder is a plain BERT, and the head is in
+    `weigh.safetensors`. `query_weights`: a weight for each piece of a query, for a SPLADE that reads only documents.
     """
     from safetensors.torch import save_file
 
@@ -192,7 +192,7 @@ def save_layout(network: Any, tokenizer: bytes, folder: Path, query_weights: np.
         return
     if isinstance(network, Cross):
         config.num_labels = 1
-        config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}  # scores as they are
+        config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}  # raw scores, no sigmoid
         model = transformers().BertForSequenceClassification(config)
         model.load_state_dict({n if n.startswith("classifier.") else f"bert.{n}": v for n, v in values.items()})
     else:
@@ -214,13 +214,13 @@ def save_layout(network: Any, tokenizer: bytes, folder: Path, query_weights: np.
 def save_reranker(
     network: Cross, tokenizer: bytes, folder: Path, *, name: str, query_length: int = 64, length: int = 256
 ) -> None:
-    """Write a cross-encoder as transformers has it, and, for Vizsla, how much it reads of query and document."""
+    """Write a cross-encoder in the layout of transformers, and for Vizsla how many tokens of a pair it reads."""
     save_layout(network, tokenizer, folder)
     write_json(folder / RERANKER, {"name": name, "query_length": query_length, "length": length})
 
 
 def _write_pooling(network: Pooled, config: Any, folder: Path) -> None:
-    """How sentence-transformers makes the same vectors."""
+    """Write the modules with which sentence-transformers computes the same vectors."""
     write_json(folder / "modules.json", modules_data(_DENSE if network.normalize else _DENSE[:2]))
     pooled = {
         "word_embedding_dimension": config.hidden_size,

@@ -1,4 +1,4 @@
-"""A network in a folder, as models hold it: known by its digest, opened when it is first used."""
+"""A network in a folder, as models refer to it: identified by its digest, opened when it is first used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RUNTIMES = ("onnx", "torch")
 
 
 class Running(Protocol):
-    """A network that is open: token ids of texts behind one another to weights."""
+    """An open network: token ids of concatenated texts to weights."""
 
     def weights(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray: ...
     def vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]: ...
@@ -61,7 +61,7 @@ class Network:
     width: int = 0
     """How many numbers a dense vector, or that of a token, has."""
     cls_width: int = 0
-    """How many numbers the vector of a text has beside those of its tokens."""
+    """The dimensions of the text vector that a network returns in addition to token vectors."""
 
     @classmethod
     def open(cls, folder: str | Path) -> Network:
@@ -110,9 +110,9 @@ class Network:
         return network
 
     def framed(self, ids: np.ndarray, starts: np.ndarray, length: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Texts that lie behind one another, each between the special tokens and cut to a length, 0 for the longest.
+        """Concatenated texts, truncated to a length and each put between special tokens; 0 for the greatest length.
 
-        `starts`: [texts + 1] where each text begins. Gives ids and starts of the framed texts.
+        `starts`: [texts + 1] where each text begins. Returns the new ids and starts.
         """
         sizes = np.minimum(np.diff(starts), (length or self.length) - 2)
         offsets = np.concatenate([[0], np.cumsum(sizes + 2)])
@@ -137,7 +137,7 @@ class Network:
 
     @once
     def running(self) -> Running:
-        """The network, opened: on a GPU by torch where there is one, else by onnxruntime; VIZSLA_RUNTIME decides."""
+        """The open network: by torch if there is a GPU, otherwise by onnxruntime; VIZSLA_RUNTIME overrides this."""
         if runtime() == "torch":
             from vizsla.neural.inference import TorchNetwork
 
@@ -151,7 +151,7 @@ class Network:
 
 
 def runtime() -> str:
-    """What runs networks here: torch where it sees a GPU or onnxruntime is not installed, else onnxruntime."""
+    """The runtime of networks: torch if it sees a GPU or onnxruntime is not installed, otherwise onnxruntime."""
     chosen = os.environ.get("VIZSLA_RUNTIME", "")
     if chosen:
         if chosen not in RUNTIMES:

@@ -1,4 +1,4 @@
-"""A property that is worked out once, by one thread."""
+"""A property that is computed once, by one thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class once(Generic[T]):
-    """A property that is worked out once for each object: `cached_property` may do it in every thread that asks.
+    """A property that is computed once per object; `cached_property` may compute it once in every thread.
 
     >>> class Slow:
     ...     @once

@@ -1,7 +1,7 @@
 """Networks written for onnxruntime.
 
 `write_network` makes a folder of two files: `network.onnx`, the operations, and `weights.safetensors`, the arrays. The
-graph says where in the second file each array begins, so that onnxruntime maps it and torch can read the same one.
+graph records where in the second file each array begins, so onnxruntime can map it and torch can read the same file.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from vizsla.neural.onnx_graph import EncoderGraph, Graph, Precision
 from vizsla.neural.weights import NETWORK, WEIGHTS, write_arrays
 
 Port = tuple[str, str, type[np.generic], Sequence[Any]]
-"""What comes out of a graph: the node, the name it gets, its type and its shape."""
-_PEAKS = "peaks."  # before the name of a matrix: an output that is there to find channels with high values
+"""An output of a graph: the node, its name, its type and its shape."""
+_PEAKS = "peaks."  # prefix of outputs, one per matrix, that are only there to find channels with high values
 
 
 def write_network(
@@ -36,7 +36,7 @@ def write_network(
     sample: Iterable[Sequence[int]] = (),
     pooling: str = "",
 ) -> None:
-    """Write a network: an encoder under transformers' names, and a head of `HEADS`.
+    """Write a network: an encoder, its arrays named as in transformers, and a head of `HEADS`.
 
     `pooling`: "mean", "cls" or "cls+mean", for the head "dense".
     `special_tokens`: token ids that the head "unicoil" gives no weight.
@@ -52,7 +52,7 @@ def write_network(
 
 
 def need_onnx() -> None:
-    """Say what is missing to write a network."""
+    """Raise an error if onnx is not installed."""
     if importlib.util.find_spec("onnx") is None:
         raise VizslaError("writing a network for onnxruntime needs onnx; install it with: pip install onnx")
 
@@ -84,7 +84,7 @@ def save_graph(
     outputs: Sequence[Port],
     properties: Mapping[str, str],
 ) -> None:
-    """Write a graph, whose arrays lie in the file of weights beside it.
+    """Write a graph whose arrays are in the weight file beside it.
 
     `places`: where in that file each array begins. `inputs`: the type and shape of each.
     """

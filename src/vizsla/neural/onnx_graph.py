@@ -1,4 +1,4 @@
-"""A BERT encoder as an ONNX graph, built by hand so that 8-bit arithmetic runs where it is fast."""
+"""A BERT encoder as an ONNX graph, built by hand so that 8-bit arithmetic is used where it is fast."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Precision = Literal["int8", "float32"]
 
 WORDS = "embeddings.word_embeddings.weight"
 _EPSILON = 1e-12  # of BERT's normalisations
-_CALM = 2.0  # channels that peak at more than this many times the middle one are divided
+_CALM = 2.0  # channels whose peak is more than this many times the median peak are divided
 
 
 def quantise(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -43,7 +43,7 @@ class Graph:
         self.stored: dict[str, np.ndarray] = {}
 
     def __call__(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
-        """Add an operation; gives the name of what comes out, or the names."""
+        """Add an operation; returns the name of its output, or the names if it has several."""
         from onnx import helper
 
         names = [f"{kind}_{len(self.nodes)}_{i}" for i in range(outputs)]
@@ -73,14 +73,14 @@ class NetworkGraph(Graph):
         self.words, self.hidden = self.array(WORDS).shape
 
     def transposed(self, table: str) -> str:
-        return str(self("Transpose", table, perm=[1, 0]))  # of a constant, so done once, when the network is opened
+        return str(self("Transpose", table, perm=[1, 0]))  # of a constant, so it runs once, when the network is opened
 
     def norm(self, name: str, states: str) -> str:
         scale, shift = self.vector(name + ".weight"), self.vector(name + ".bias")
         return str(self("LayerNormalization", states, scale, shift, axis=-1, epsilon=self.epsilon))
 
     def table(self, name: str, divisors: np.ndarray | None = None) -> str:
-        """Store a matrix, in 8 bits where the network is of 8 bits."""
+        """Store a matrix, as int8 if the network is quantised."""
         if not self.int8:
             return self.vector(name)
         matrix = self.array(name)
@@ -117,7 +117,7 @@ class EncoderGraph(NetworkGraph):
     ) -> None:
         """`reads_pairs`: a text is a query and a document, which token types tell apart.
 
-        `reads_first`: only the state of the first token is needed, so the last layer makes no others.
+        `reads_first`: only the state of the first token is needed, so the last layer computes no other.
         """
         super().__init__(weights, heads, precision, epsilon)
         self.peaks, self.reads_pairs = peaks, reads_pairs
@@ -158,7 +158,7 @@ class EncoderGraph(NetworkGraph):
         return str(self("Min", self("CumSum", ends, self.constant(1), exclusive=1), self.constant(1)))
 
     def layer(self, prefix: str, states: str, *, only_first: bool = False) -> str:
-        """The states after a layer; with `only_first` those of the first tokens, which look at all others."""
+        """The states after a layer; with `only_first` only those of the first tokens, which attend to all tokens."""
         query, *others = [prefix + "attention.self." + part for part in ("query", "key", "value")]
         if only_first:
             read = self.products(others, states)
@@ -202,12 +202,15 @@ class EncoderGraph(NetworkGraph):
         return [self.multiply(parts, t, t + SCALE, self.vector(name + ".bias")) for name, t in tables.items()]
 
     def multiply(self, states: Sequence[str], table: str, scale: str, bias: str) -> str:
-        """Quantised states (values, scale, zero) by a table of 8 bits, its rows the outputs."""
+        """Multiply quantised states (values, scale, zero) by an int8 table with one row per output."""
         values, factor, zero = states
         return str(self("MatMulIntegerToFloat", values, self.transposed(table), factor, scale, zero, "", bias))
 
     def divisors(self, name: str) -> np.ndarray | None:
-        """What the channels going into a matrix are divided by. Only feed-forward layers gain enough to pay for it."""
+        """The divisors of the channels going into a matrix; None for matrices that do not gain enough from it.
+
+        Only feed-forward layers do.
+        """
         peaks = self.peaks.get(name)
         if peaks is None or not name.endswith(("intermediate.dense", "output.dense")) or "attention" in name:
             return None

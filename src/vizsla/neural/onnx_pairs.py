@@ -19,7 +19,7 @@ from vizsla.neural.session import installed_onnxruntime, processors, session_opt
 from vizsla.text.tokenizers import tokenizers_library
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-"""What a cross-encoder may read, by transformers' names; it must read the first."""
+"""The inputs a cross-encoder may have, named as in transformers; the first is required."""
 SCORES = "logits"
 _TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
@@ -28,10 +28,10 @@ Pair = tuple[Sequence[int], Sequence[int]]
 
 
 class OnnxPairSession:
-    """Scores pairs, each in a run of its own, several at once, each on one thread.
+    """Scores pairs one by one, several in parallel, each on one thread.
 
-    Networks in 8 bits often scale each layer by what is in the batch, so the score of a pair would depend on its
-    neighbours. Here it does not.
+    Quantised networks often derive their scales from the whole batch, so a pair's score would depend on the other
+    pairs in it. Scoring each pair by itself avoids that.
 
     `threads`: how many pairs at once; by default as many as there are processors. It changes no result.
     `longest`: how many tokens of a pair a graph with a fixed shape reads; 0 where its shape is free.
@@ -47,7 +47,7 @@ class OnnxPairSession:
 
     def scores(self, pairs: Sequence[Pair]) -> np.ndarray:
         """[pairs] the scores; of two labels, the second's minus the first's."""
-        order = sorted(range(len(pairs)), key=lambda i: -len(pairs[i][0]))  # so that all threads end together
+        order = sorted(range(len(pairs)), key=lambda i: -len(pairs[i][0]))  # longest first: threads finish together
         scores = np.zeros(len(pairs), np.float32)
         results = side_by_side(self._score, [pairs[i] for i in order], self.threads)
         for i, score in zip(order, results, strict=True):
@@ -63,7 +63,7 @@ class OnnxPairSession:
             row[0, : len(ids)] = rows[name]
         try:
             given = np.asarray(self._session.run([self._output], feed)[0])
-        except Exception as e:  # onnxruntime's own exceptions have no common kind but this
+        except Exception as e:  # onnxruntime's exceptions have no common base class but this
             reason = " ".join(str(e).split())
             raise self._error(f"this network does not read a pair of {len(ids)} tokens ({reason})") from None
         if given.shape not in ((1,), (1, 1), (1, 2)):
@@ -118,9 +118,9 @@ class OnnxPairSession:
 def _open(file: Path) -> Any:
     onnxruntime = installed_onnxruntime()
     try:
-        # With all of onnxruntime's optimisations, as it runs by itself: in 8 bits each set of them has other scores.
+        # All of onnxruntime's optimisations are on, as by default: an int8 network scores differently with others.
         return onnxruntime.InferenceSession(file, session_options(), providers=["CPUExecutionProvider"])
-    except Exception as e:  # onnxruntime's own exceptions have no common kind but this
+    except Exception as e:  # onnxruntime's exceptions have no common base class but this
         reason = " ".join(str(e).split())
         raise InputError(f"onnxruntime cannot open this file ({reason})", file=str(file)) from None
 
@@ -143,7 +143,7 @@ class OnnxPairs:
 
     @classmethod
     def open(cls, which: Path, precision: Precision | None = None) -> OnnxPairs:
-        """The network in a folder, or in a file of one; whether it is a cross-encoder is tried out on a pair."""
+        """The network in a folder or a file. A test pair is scored to check that it is a cross-encoder."""
         file = find_onnx(which, precision)
         folder, tokenizer = _tokenizer_of(file)
         data = [part for part in sorted(file.parent.glob(f"{file.name}*")) if part.is_file()]
@@ -159,9 +159,10 @@ class OnnxPairs:
         return self.tokenizer_file.parent
 
     def scores(self, queries: Sequence[str], texts: Sequence[str], query_length: int, length: int) -> np.ndarray:
-        """The score of each query with the text at the same place; the text is cut, and a query of more tokens.
+        """The score of each query with the text at the same position.
 
-        `query_length` and `length` count special tokens, two for a query.
+        Queries are truncated to `query_length` tokens and texts so that the pair has `length`; both count special
+        tokens, two for a query.
         """
         tokenizer = self.tokenizer
         special = tokenizer.num_special_tokens_to_add(True)
@@ -197,7 +198,7 @@ class OnnxPairs:
         try:
             tokenizer = tokenizers_library().Tokenizer.from_buffer(content)
         except Exception as e:  # the library raises plain Exception
-            raise InputError(f"this is no tokenizer.json ({e})", file=str(file)) from None
+            raise InputError(f"this is not a tokenizer.json ({e})", file=str(file)) from None
         tokenizer.no_padding()
         tokenizer.no_truncation()
         if tokenizer.num_special_tokens_to_add(True) == 0:
@@ -214,9 +215,9 @@ def onnx_files(folder: Path) -> list[Path]:
 
 
 def find_onnx(which: Path, precision: Precision | None = None) -> Path:
-    """The ONNX file that is meant: the only one, or of several the one with the usual name for a precision.
+    """The ONNX file to use: the only one, or of several the one with the usual name for a precision.
 
-    In 8 bits that is model_quantized.onnx, in floats model.onnx; without a precision the first of them that is there.
+    That is model_quantized.onnx for 8 bits and model.onnx for floats; without a precision the first one that exists.
     """
     if which.suffix == ".onnx" and not which.is_dir():
         if not which.is_file():

@@ -30,7 +30,7 @@ class QueryTable(ABC):
     width: int
 
     reads: ClassVar[str]
-    """What the description of the folder says that a table of this kind reads."""
+    """The kind of table, as the description in the folder names it."""
 
     @classmethod
     def write_table(cls, folder: Path, width: int, arrays: Mapping[str, np.ndarray]) -> Self:
@@ -87,7 +87,7 @@ ARRAY = "weight"
 class TermWeights(QueryTable):
     """A table of weights in a folder, one for each piece of a vocabulary. A query is the set of its pieces.
 
-    It was learnt beside the network of the documents, or counted from a corpus, as idf.
+    The weights were learned together with the document network, or computed from a corpus, such as idf.
 
     >>> import tempfile
     >>> weights = TermWeights.write(Path(tempfile.mkdtemp()), np.array([0.0, 2.5, 0.5], np.float32))
@@ -132,8 +132,8 @@ _NUMBERS = 1 << 16  # of terms: two bytes each
 class PieceVectors(QueryTable):
     """A table of sparse vectors in a folder, one for each piece of a vocabulary; weights have 8 bits.
 
-    A network wrote it: each row is what it makes of one piece by itself. A query gets the terms of all its pieces, each
-    with its highest weight.
+    Each row is the vector that a network gave one piece by itself. A query gets the terms of all its pieces, each with
+    its highest weight.
 
     >>> import tempfile
     >>> terms, weights = np.array([[0, 1], [1, 0], [2, 1]]), np.array([[0.0, 0.0], [5.1, 1.0], [2.0, 3.0]])

@@ -20,7 +20,7 @@ FILES = (ENCODER, DECODER, WEIGHTS)
 NEW = "new_"
 _EPSILON = 1e-5  # of BART's normalisations
 _ZERO = 128  # of quantised states
-_SMALLEST = 1e-9  # peak of a text's states, so that none is divided by 0
+_SMALLEST = 1e-9  # lower bound of the peak of a text's states, to avoid a division by 0
 
 
 def write_seq2seq(
@@ -80,16 +80,16 @@ def source_names(layer: int) -> list[str]:
 
 
 def past_names(layer: int) -> list[str]:
-    """The keys and values of what was written before; after `NEW`, those with one more token."""
+    """The names of the keys and values of the tokens so far; with the prefix `NEW`, those with one more token."""
     return [f"keys_{layer}", f"values_{layer}"]
 
 
 class StepGraph(NetworkGraph):
     """From the last token of each text to the logits of the next one.
 
-    `tokens`: [texts]. `position`: how many tokens stand before each. `grid`: [passages, most] the texts of each passage
-    by their number, and any others up to the most that one has. `places`: [texts] where in the grid each is. `lengths`:
-    [passages] the tokens of each. `count`: how many of the highest logits are given.
+    `tokens`: [texts]. `position`: how many tokens precede each. `grid`: [passages, most] the numbers of the texts of
+    each passage, padded with arbitrary ones. `places`: [texts] where in the grid each text is. `lengths`: [passages]
+    the tokens of each. `count`: how many of the highest logits are returned.
     """
 
     def __init__(self, weights: Mapping[str, np.ndarray], heads: int, precision: Precision) -> None:
@@ -166,7 +166,7 @@ class StepGraph(NetworkGraph):
         return self.norm(name + ".LayerNorm", self("Add", made, states))
 
     def _attend(self, query: str, passage: Sequence[str]) -> str:
-        """[texts, hidden] what texts see of their passage; with a mask only if there is padding."""
+        """[texts, hidden] cross-attention of texts to their passage; with a mask only if there is padding."""
         from onnx import TensorProto, helper
 
         query = self("Reshape", self("Gather", query, "grid"), self.by_passage)
@@ -202,10 +202,10 @@ class StepGraph(NetworkGraph):
         peaks = self("ReduceMax", self("Abs", states), self.constant([1]))
         scales = self("Div", self("Max", peaks, self.constant(_SMALLEST, np.float32)), self.constant(127, np.float32))
         shifted = self("Add", self("Div", states, scales), self.constant(_ZERO + 0.5, np.float32))
-        return self("Cast", shifted, to=2), scales  # a cast cuts off what comes after the point, so this rounds
+        return self("Cast", shifted, to=2), scales  # the cast truncates, so after adding 0.5 it rounds
 
     def _multiplied(self, quantised: tuple[str, str], table: str) -> str:
-        """Quantised states by a table of 8 bits, its rows the outputs."""
+        """Multiply quantised states by an int8 table with one row per output."""
         values, scales = quantised
         one, zero = self.constant(1, np.float32), self.constant(_ZERO, np.uint8)
         product = self("MatMulIntegerToFloat", values, self.transposed(table), one, table + SCALE, zero)
@@ -213,11 +213,11 @@ class StepGraph(NetworkGraph):
 
 
 _TEXTS = 64  # written at once on a thread
-_LEFT = 7 / 8  # share of texts that are still written, from which on the others leave
+_LEFT = 7 / 8  # finished texts are removed from the batch once the unfinished ones are at most this share of it
 
 
 class OnnxGenerator:
-    """A generator in a folder. Passages of like length are read and written for together, each group on one thread.
+    """A generator in a folder. Passages of similar length are processed together, each group on one thread.
 
     `start`: the token that texts begin with. `ends`: those that end a text. `threads`: how many groups at once; by
     default as many as there are processors. It changes no text.
@@ -237,7 +237,11 @@ class OnnxGenerator:
     def generate(
         self, inputs: Sequence[np.ndarray], uniform: np.ndarray, *, top_k: int, top_p: float, temperature: float
     ) -> list[list[list[int]]]:
-        """The tokens of some texts for each input; [inputs, texts, tokens] uniform random numbers say how many."""
+        """The tokens of several texts for each input.
+
+        `uniform`: [inputs, texts, tokens] the random numbers to sample with; its shape decides how many texts are
+        generated and how long they may be.
+        """
         self._check(inputs, uniform.shape[2])
         order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]), reverse=True)
         size = max(1, _TEXTS // uniform.shape[1])
@@ -265,7 +269,7 @@ class OnnxGenerator:
             )
         if tokens > self.most:
             raise InputError(
-                f"texts of {tokens} tokens are asked for, and this generator writes at most {self.most}",
+                f"texts of {tokens} tokens were requested, but this generator writes at most {self.most}",
                 file=str(self.folder),
             )
 
@@ -302,7 +306,7 @@ class _Sampling:
     temperature: float
 
     def count(self, words: int) -> int:
-        """How many of the highest logits are looked at, in their order; 0 for all in the vocabulary's order."""
+        """How many of the highest logits are needed, in descending order; 0 for all, in the vocabulary's order."""
         if self.temperature == 0:
             return 1
         return self.top_k or (words if self.top_p < 1 else 0)
@@ -310,8 +314,8 @@ class _Sampling:
     def tokens(self, logits: np.ndarray, numbers: np.ndarray, uniform: np.ndarray) -> np.ndarray:
         """[texts] the next token of each text, drawn by one uniform random number a text.
 
-        `logits`: [texts, tokens] of those that can be drawn, `numbers` what they are. With a top_p below 1 the
-        likeliest come first, and only those that have this share of the probability together can be drawn.
+        `logits`: [texts, tokens] of the candidate tokens, whose ids are in `numbers`. With a top_p below 1 the
+        likeliest must come first, and only the likeliest that together have this probability can be drawn.
 
         >>> sampling = _Sampling(top_k=2, top_p=1.0, temperature=1.0)
         >>> logits, numbers = np.array([[3.0, 2.0], [9.0, 0.0]], np.float32), np.array([[1, 2], [0, 1]])
@@ -332,7 +336,7 @@ class _Sampling:
 
 
 class _States:
-    """What a decoder remembers of some inputs and of the texts it writes for them; at first one text for each."""
+    """The cached keys and values of some inputs and of the texts generated for them; at first one text per input."""
 
     def __init__(self, generator: OnnxGenerator, inputs: Sequence[np.ndarray]) -> None:
         self.generator, self.position = generator, 0
@@ -345,7 +349,7 @@ class _States:
         self._arrange()
 
     def _read(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The keys and values of inputs, each read by itself: in 8 bits they then do not depend on one another."""
+        """The keys and values of inputs, each encoded by itself so that in 8 bits they do not depend on each other."""
         padded: list[np.ndarray] = []
         for number, ids in enumerate(inputs):
             given = {"ids": ids[None], "lengths": np.array([len(ids)])}
@@ -357,7 +361,7 @@ class _States:
         return padded
 
     def step(self, tokens: np.ndarray, sampling: _Sampling) -> tuple[np.ndarray, np.ndarray]:
-        """Read one more token of each text; gives the logits of tokens that can follow, and these tokens."""
+        """Feed one more token of each text; returns the logits of the tokens that can follow, and their ids."""
         count = sampling.count(self.generator.words)
         given = {"tokens": tokens, "position": np.array(self.position), "count": np.array([max(count, 1)])}
         given |= {"grid": self._grid, "places": self._places, "lengths": self.lengths}
@@ -372,7 +376,7 @@ class _States:
         return made[0], np.broadcast_to(np.arange(self.generator.words), made[0].shape)
 
     def keep(self, texts: np.ndarray) -> None:
-        """Go on with these texts, in the order of their inputs; a text may be there several times."""
+        """Keep only these texts, in the order of their inputs; a text may be listed several times."""
         self._past = {name: values[texts] for name, values in self._past.items()}
         kept, self._inputs = np.unique(self._inputs[texts], return_inverse=True)
         if len(kept) < len(self.lengths):
@@ -381,7 +385,7 @@ class _States:
         self._arrange()
 
     def _arrange(self) -> None:
-        """Where texts are among those of their input."""
+        """Assign each text a place in the grid of its input's texts."""
         counts = np.bincount(self._inputs, minlength=len(self.lengths))
         firsts = np.cumsum(counts) - counts
         self._places = self._inputs * counts.max() + np.arange(len(self._inputs)) - firsts[self._inputs]

@@ -1,4 +1,4 @@
-"""Token ids to weights without torch: a network that `write_network` wrote, run by onnxruntime."""
+"""Inference without torch: onnxruntime runs a network that `write_network` wrote."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 class OnnxNetwork:
-    """A network in a folder. Texts are encoded side by side, each on one thread, so that no thread waits for another.
+    """A network in a folder. Texts are encoded in parallel, each on one thread, so that no thread waits for another.
 
     `threads`: how many texts at once; by default as many as there are processors. It changes no result.
     `head`: the name of the network's head in `HEADS`, which decides what the network gives.
@@ -49,12 +49,12 @@ class OnnxNetwork:
         return outputs
 
     def weights(self, ids: np.ndarray, offsets: np.ndarray, budget: int = 0) -> np.ndarray:
-        """The weight of each token of texts that lie behind one another, aligned with the ids.
+        """The weight of each token of concatenated texts, aligned with the ids.
 
         `offsets`: [texts + 1] where each text begins.
-        `budget`: pad texts of like length and encode them together, up to this many tokens. Passages are fastest alone.
-        Texts of ten tokens are twice as fast with a budget of 256, but in 8 bits their weights then depend a little on
-        their neighbours.
+        `budget`: encode texts of similar length in padded batches of up to this many tokens. Passages are fastest
+        alone. Texts of ten tokens are twice as fast with a budget of 256, but in 8 bits their weights then depend
+        slightly on the other texts of the batch.
         """
         expect_head(self.head, "weights")
         weights = np.zeros(len(ids), np.float32)
@@ -67,7 +67,7 @@ class OnnxNetwork:
     def vectors(
         self, ids: np.ndarray, offsets: np.ndarray, budget: int = 0
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The vectors of texts that lie behind one another: words, their weights, and where each text's begin."""
+        """The vectors of concatenated texts: words, their weights, and where each text's begin."""
         expect_head(self.head, "vectors")
         words, weights = ([np.zeros(0, kind)] * (len(offsets) - 1) for kind in (np.int64, np.float32))
         for texts, rows in self._batches(ids, offsets, budget):
@@ -82,14 +82,14 @@ class OnnxNetwork:
         )
 
     def embeddings(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """[texts, hidden] the dense vectors of texts that lie behind one another."""
+        """[texts, hidden] the dense vectors of concatenated texts."""
         expect_head(self.head, "embeddings")
         return self._rows(ids, offsets)
 
     def token_vectors(self, ids: np.ndarray, offsets: np.ndarray, attended: np.ndarray | None = None) -> np.ndarray:
-        """[tokens, width] the vector of each token of texts that lie behind one another, aligned with the ids.
+        """[tokens, width] the vector of each token of concatenated texts, aligned with the ids.
 
-        `attended`: [texts] how many tokens of each text, from the first, its tokens look at; by default all.
+        `attended`: [texts] how many tokens of each text, from the first, are attended to; by default all.
         """
         expect_head(self.head, "token_vectors")
         lengths = np.diff(offsets) if attended is None else attended
@@ -101,7 +101,7 @@ class OnnxNetwork:
         return np.concatenate(list(side_by_side(encode, range(len(offsets) - 1), self.threads)))
 
     def coil_vectors(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """[tokens, width] the vectors of the tokens of texts behind one another, and [texts, width] those of texts."""
+        """[tokens, width] the vectors of the tokens of concatenated texts, and [texts, width] those of the texts."""
         expect_head(self.head, "coil_vectors")
 
         def encode(text: int) -> list[np.ndarray]:
@@ -113,7 +113,7 @@ class OnnxNetwork:
         return np.concatenate(tokens), np.stack(texts)
 
     def scores(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """[texts] the scores of pairs that lie behind one another, each as one text."""
+        """[texts] the scores of concatenated texts, each of them a pair."""
         expect_head(self.head, "scores")
         return self._rows(ids, offsets).reshape(-1)
 
@@ -152,7 +152,7 @@ class OnnxNetwork:
 
 
 def batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Texts of like length together, the long ones first, with padding at most `budget` tokens; empty ones left out.
+    """Batches of texts of similar length, longest first, each at most `budget` tokens with padding; empty ones dropped.
 
     >>> [b.tolist() for b in batches(np.array([2, 9, 0, 3, 2]), 6)]
     [[1], [3, 0], [4]]
@@ -168,7 +168,7 @@ def batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
 
 
 def side_by_side(work: Callable[[P], R], parts: Sequence[P], threads: int) -> Iterator[R]:
-    """Results in order; only a few are worked out ahead, so that they do not pile up."""
+    """Map in parallel, with results in order; only a few are computed ahead, so that they do not pile up."""
     if threads == 1 or len(parts) <= 1:
         yield from map(work, parts)
         return
@@ -181,7 +181,7 @@ def side_by_side(work: Callable[[P], R], parts: Sequence[P], threads: int) -> It
 
 
 def processors() -> int:
-    """Those this process may use, where the system tells."""
+    """The number of processors this process may use, if the system says so; otherwise all of them."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -191,20 +191,20 @@ def _open(folder: Path) -> Any:
 
 
 def open_graph(folder: Path, file: str, arrays: Mapping[str, np.ndarray] | None = None) -> Any:
-    """The session of a graph on one thread. `arrays`: those that are not in the file of weights beside it."""
+    """A session of a graph, on one thread. `arrays`: those that are not in the weight file beside it."""
     onnxruntime = installed_onnxruntime()
     for name in (file, WEIGHTS):
         if not (folder / name).is_file():
             raise InputError(f"there is no network here (no {name})", file=str(folder))
     options = session_options()
-    # Transposes of constants are worked out; fusions, of which some are slower than their parts, are not looked for.
+    # Transposes of constants are precomputed; fusions are off, as some are slower than their parts.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     if arrays:
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays.values()]
         options.add_external_initializers(list(arrays), values)
     try:
         return onnxruntime.InferenceSession(folder / file, options, providers=["CPUExecutionProvider"])
-    except Exception as e:  # onnxruntime's own exceptions have no common kind but this
+    except Exception as e:  # onnxruntime's exceptions have no common base class but this
         reason = " ".join(str(e).split())
         raise InputError(f"this network is damaged or of another version ({reason})", file=str(folder)) from None
 
@@ -221,7 +221,7 @@ def installed_onnxruntime() -> Any:
 
 
 def session_options() -> Any:
-    """Options of a session that runs on one thread, without a word: texts run side by side instead."""
+    """Options of a session that runs on one thread and logs nothing; texts are run in parallel instead."""
     options = installed_onnxruntime().SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
@@ -229,7 +229,7 @@ def session_options() -> Any:
     for name, value in (
         ("session.intra_op.allow_spinning", "0"),
         ("session.inter_op.allow_spinning", "0"),
-        ("session.x64quantprecision", "1"),  # where 8-bit products would overflow, slower ones that do not
+        ("session.x64quantprecision", "1"),  # on machines whose 8-bit products overflow, use slower, exact ones
     ):
         options.add_session_config_entry(name, value)
     return options

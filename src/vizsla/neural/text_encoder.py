@@ -37,7 +37,7 @@ class TokenizerOptions:
 
     `prompt`: put before each text. `length`: how many tokens are read. `special_tokens`: whether the tokenizer adds its
     special tokens. `pad_with_mask`: whether texts are padded to the length with the mask token. `token_types`: whether
-    the text behind the first separator gets the token type 1.
+    the text after the first separator gets the token type 1.
     """
 
     prompt: str = ""
@@ -63,7 +63,7 @@ class Layer:
 
 
 def known(texts: Sequence[str], tokens: Callable[[Sequence[str]], list[list[int]]], unknown: int | None) -> np.ndarray:
-    """[texts] which have a token that the tokenizer knows; those with an ASCII letter or digit are taken to.
+    """[texts] which have a token that the tokenizer knows; any text with an ASCII letter or digit is assumed to.
 
     >>> known(["dog", "?", "x ⁂", "⁂⁂", ""], lambda some: [[7] if "?" in t else [0] * len(t) for t in some], 0).tolist()
     [True, True, True, False, False]
@@ -77,13 +77,13 @@ def known(texts: Sequence[str], tokens: Callable[[Sequence[str]], list[list[int]
 
 TOKENS = {"cuda": 65_536, "cpu": 2048}
 """How many are encoded together."""
-_UNUSED = ("pooler.", "embeddings.position_ids")  # arrays that may be absent: nothing is made from them
+_UNUSED = ("pooler.", "embeddings.position_ids")  # arrays that may be absent, as they are not used
 
 
 class TextReader:
     """An encoder of transformers' in a folder, with its tokenizer.
 
-    It runs in 32-bit floats; on a GPU products are made in 16 bits, unless `exact`.
+    It runs in float32; on a GPU matrix products are computed in bfloat16, unless `exact`.
     """
 
     def __init__(
@@ -101,10 +101,10 @@ class TextReader:
         self.short = self.device.type == "cuda" and not exact
         with quiet():
             self.tokenizer = _tokenizer(folder / base, trusted)
-            self.tokens([""], True)  # takes off what its file says of cutting and padding: no later call changes it
+            self.tokens([""], True)  # removes the file's truncation and padding, so that no later call has to
 
     def open_model(self, place: Path, *, trusted: bool, masked_language: bool = False) -> dict[str, Tensor]:
-        """Open the encoder, with its masked-language head if asked for; gives the arrays in its files."""
+        """Open the encoder, with its masked-language head if wanted; returns the arrays in its files."""
         with quiet():
             arrays = read_tensors(place)
             self.model = _model(place, arrays, trusted, masked_language).to(self.device).eval()
@@ -113,8 +113,8 @@ class TextReader:
     def tokens(self, texts: Sequence[str], special_tokens: bool, length: int | None = None) -> list[list[int]]:
         """The tokens of texts, at most `length` of each.
 
-        They are cut here: a tokenizer that cuts is one that was changed, and another thread may be using it. A
-        tokenizer written in Python is used by one thread at a time.
+        They are truncated here and not by the tokenizer, since enabling truncation would change a tokenizer that
+        another thread may be using. A tokenizer written in Python is used by one thread at a time.
         """
         valid = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
         read = [text.lower() for text in valid] if self.lowercase else valid
@@ -167,12 +167,12 @@ def _cut(row: list[int], special: list[int], length: int, from_left: bool) -> li
     return [token for place, token in enumerate(row) if place not in dropped]
 
 
-_loudness = threading.Lock()  # one for the whole process, so that nobody takes another's quiet for what was before
+_loudness = threading.Lock()  # one per process, so that no thread saves another thread's quiet level as the original
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without what transformers says of arrays it does not need, and without its bars."""
+    """Silence transformers' progress bars and its warnings about arrays it does not need."""
     logging = transformers().utils.logging
     with _loudness:
         before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -212,7 +212,7 @@ def _read(file: Path) -> dict[str, Tensor]:
     try:
         return load_file(file)
     except Exception as e:  # the library has its own, and those of the system
-        raise InputError(f"this is no file of weights, or a damaged one ({_reason(e)})", file=str(file)) from None
+        raise InputError(f"this is not a weight file, or it is damaged ({_reason(e)})", file=str(file)) from None
 
 
 def _model(folder: Path, arrays: dict[str, Tensor], trusted: bool, masked_language: bool) -> Any:
@@ -258,9 +258,9 @@ def _config(folder: Path, trusted: bool) -> Any:
 
 
 class TextEncoder(TextReader):
-    """An encoder in a folder: its tokenizer, its states, what pools them, and the layers after that.
+    """An encoder in a folder: its tokenizer, its network, its pooling, and the layers after that.
 
-    It runs in 32-bit floats; on a GPU products are made in 16 bits, unless `exact`.
+    It runs in float32; on a GPU matrix products are computed in bfloat16, unless `exact`.
     """
 
     def __init__(
@@ -282,7 +282,7 @@ class TextEncoder(TextReader):
         try:
             self.layers(torch.zeros(1, self.model.config.hidden_size * len(self.pooling), device=self.device))
         except RuntimeError:
-            raise InputError("a layer after the encoder does not fit what comes before", file=str(folder)) from None
+            raise InputError("a layer after the encoder does not fit the layer before it", file=str(folder)) from None
 
     @inference_mode
     def encode(self, texts: Sequence[str], options: TokenizerOptions) -> tuple[np.ndarray, np.ndarray]:
@@ -300,7 +300,7 @@ class TextEncoder(TextReader):
         return vectors, has_token
 
     def _prompt_tokens(self, options: TokenizerOptions) -> int:
-        """How many tokens a prompt takes, with those before it and without those that end a text."""
+        """How many tokens a prompt takes, including special tokens before it but not those that end a text."""
         (row,) = self.tokens([options.prompt], options.special_tokens)
         special = {self.tokenizer.sep_token_id, self.tokenizer.eos_token_id} if options.special_tokens else set()
         return len(row) - (len(row) > 0 and row[-1] in special)
@@ -364,7 +364,7 @@ def _layer(folder: Path, layer: Layer, arrays: dict[str, Tensor]) -> nn.Module:
 
 
 def layer_width(folder: Path, layer: Layer) -> Layer:
-    """A layer of the encoder's own file with its width, which only the file knows."""
+    """A layer with its width, read from the encoder's weight file."""
     ending = f"{layer.name}.weight"
     shape = next((v.shape for n, v in read_tensors(folder).items() if n == ending or n.endswith(f".{ending}")), None)
     if shape is None:
@@ -382,7 +382,7 @@ class SparseTextEncoder(TextReader):
         self.open_model(folder / base, trusted=trusted, masked_language=True)
         self.pooling = tuple(pooling)
         names = self.tokenizer.convert_ids_to_tokens(range(min(len(self.tokenizer), self.model.config.vocab_size)))
-        rest = range(len(names), self.model.config.vocab_size)  # rows of the table that no token has
+        rest = range(len(names), self.model.config.vocab_size)  # rows of the table without a token
         self.terms: list[str] = [*names, *(f"[row {number}]" for number in rest)]
 
     @inference_mode

@@ -24,7 +24,7 @@ from vizsla.neural.weights import weight_files
 from vizsla.plain_data import parse_settings, read_object
 
 TRUST = "VIZSLA_TRUST_CODE"
-"""Set to yes in the environment, encoders may run code that comes with them."""
+"""If this environment variable is yes, encoders may run the code that comes with them."""
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "bpe.codes")
 _BESIDE = ("config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt", "*.py")
 
@@ -54,7 +54,7 @@ class Transformer:
 
     @classmethod
     def of(cls, folder: Path, **settings: Any) -> Self:
-        """The encoder in a folder of others; its digest covers its files and these settings."""
+        """A third-party encoder in a folder; its digest covers its files and these settings."""
         for name in settings["pooling"]:
             if name not in cls.poolings:
                 raise UnknownNameError("pooling", name, cls.poolings)
@@ -137,7 +137,7 @@ class Transformer:
 
 
 def need_torch(kind: str | None, folder: Path) -> None:
-    """Say what is missing to run an encoder that is no plain BERT."""
+    """Raise an error that says what to install to run an encoder that is not a plain BERT."""
     lacking = [name for name in ("torch", "transformers", "safetensors") if find_spec(name) is None]
     if lacking:
         raise VizslaError(
@@ -147,7 +147,7 @@ def need_torch(kind: str | None, folder: Path) -> None:
 
 
 def brings_code(place: Path) -> bool:
-    """Whether an encoder is to run code of its own; refused where that was not allowed."""
+    """Whether an encoder comes with code of its own; an error unless that was allowed."""
     config = read_object(place / "config.json")
     if not any(name.startswith("AutoModel") for name in config.get("auto_map") or {}):
         return False
@@ -179,17 +179,17 @@ class MaskedLanguage(Transformer):
     def term_weights(
         self, texts: Sequence[str], options: TokenizerOptions
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Pointers, terms and weights of texts behind one another."""
+        """Pointers, terms and weights of several texts, in CSR form."""
         terms, weights, pointers = self.running.encode(texts, options)
         return pointers, terms, weights
 
     @property
     def terms(self) -> list[str]:
-        """What the terms are called, by number."""
+        """The terms by number."""
         names: list[str] = self.running.terms
         return names
 
     def token_ids(self, texts: Sequence[str], length: int) -> list[list[int]]:
-        """The tokens of texts without special ones, at most so many of each."""
+        """The tokens of texts without special tokens, at most `length` of each."""
         ids: list[list[int]] = self.running.tokens(texts, False, length)
         return ids

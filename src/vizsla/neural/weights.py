@@ -18,13 +18,13 @@ from vizsla.plain_data import parse_settings
 
 NETWORK, WEIGHTS, SHARES = "network.onnx", "weights.safetensors", "shares.json"
 SCALE, DIVISORS = ".scale", ".divisors"
-"""Added to the name of an array of 8 bits: for the scale of each row, for what its columns were divided by."""
+"""Suffixes of an int8 array's name: for the scale of each row, and for the divisors of its columns."""
 _TYPES = {"F32": "<f4", "I8": "i1", "I32": "<i4", "U16": "<u2", "U8": "u1"}  # safetensors' names
 _OTHERS = {"F64": "<f8", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "BOOL": "?"}
 
 
 def read_weights(folder: str | Path) -> dict[str, np.ndarray]:
-    """The arrays of a network in 32-bit floats, under the names they had before they were put into 8 bits."""
+    """The arrays of a network, dequantised to float32, under their original names."""
     stored = read_arrays(folder)
     weights = {}
     for name, values in stored.items():
@@ -51,7 +51,7 @@ def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
         return arrays | shared
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(
-            "this does not say which arrays are shared with which network, or these have changed",
+            "this does not say which arrays are shared with which network, or the shared arrays have changed",
             file=str(path / SHARES),
         ) from None
 
@@ -62,7 +62,7 @@ def shares(folder: Path) -> bool:
 
 
 def share(folder: Path, other: Path) -> None:
-    """Leave out of a network's file what another has too. From then on the two folders stay as they lie."""
+    """Remove from a network's file the arrays that another network has as well. The folders must then not be moved."""
     own, common = read_arrays(folder), read_tensors(other / WEIGHTS)
     same = [n for n, a in own.items() if n in common and a.dtype == common[n].dtype and np.array_equal(a, common[n])]
     digest = _hash({name: own[name] for name in same})
@@ -80,7 +80,7 @@ def _hash(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def copy_weights(folder: Path, target: Path) -> None:
-    """The file of weights in another folder, whole."""
+    """Write the complete weight file to another folder, shared arrays included."""
     if shares(folder):
         write_arrays(target / WEIGHTS, read_arrays(folder))
     else:
@@ -88,7 +88,7 @@ def copy_weights(folder: Path, target: Path) -> None:
 
 
 def write_arrays(file: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """Write arrays; gives where in the file each begins. The wide types come first, so that all are aligned."""
+    """Write arrays; returns where in the file each begins. The wide types come first, so that all are aligned."""
     codes = {np.dtype(code): name for name, code in _TYPES.items()}
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
@@ -107,7 +107,7 @@ def write_arrays(file: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, int]
 
 
 def read_tensors(file: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file of safetensors; 16-bit floats of the short kind become those of 32 bits."""
+    """The arrays of a safetensors file; bfloat16 becomes float32."""
     try:
         data = file.read_bytes()
     except OSError as e:
@@ -124,7 +124,7 @@ def read_tensors(file: Path) -> dict[str, np.ndarray]:
                     values = (values.astype(np.uint32) << 16).view(np.float32)
                 found[name] = values.reshape(entry["shape"])
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise InputError("this is no file of weights, or a damaged one", file=str(file)) from None
+        raise InputError("this is not a weight file, or it is damaged", file=str(file)) from None
     return found
 
 
@@ -132,12 +132,12 @@ _PATTERNS = ("model*.safetensors", "pytorch_model*.bin")
 
 
 def has_weights(folder: Path) -> bool:
-    """Whether there are files of an encoder's arrays."""
+    """Whether a folder has weight files."""
     return any(any(folder.glob(pattern)) for pattern in _PATTERNS)
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files of an encoder's arrays; torch's own only where there are no safetensors."""
+    """The weight files of an encoder: its safetensors files or, if it has none, its torch files."""
     for pattern in _PATTERNS:
         if files := sorted(folder.glob(pattern)):
             return files
@@ -145,7 +145,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def read_checkpoint(folder: Path) -> dict[str, np.ndarray]:
-    """All arrays of floats in an encoder's files, in 32 bits. safetensors need no torch."""
+    """All floating-point arrays in an encoder's files, as float32. Reading safetensors needs no torch."""
     floats: dict[str, np.ndarray] = {}
     for file in weight_files(folder):
         arrays = read_tensors(file) if file.suffix == ".safetensors" else _of_torch(file)
@@ -158,7 +158,7 @@ def _of_torch(file: Path) -> dict[str, np.ndarray]:
 
 
 def read_pickled(file: Path) -> dict[str, Any]:
-    """The tensors in a file of torch's own; nothing but tensors is read from it."""
+    """The tensors in a torch file. Nothing but tensors is unpickled."""
     if find_spec("torch") is None:
         raise InputError("weights in torch's own format need torch; install it with: pip install torch", file=str(file))
     import torch
@@ -167,7 +167,7 @@ def read_pickled(file: Path) -> dict[str, Any]:
         content = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as e:  # the unpickler's own, the archive's, and those of the system
         reason = (str(e) or type(e).__name__).splitlines()[0]
-        raise InputError(f"this is no file of weights, or a damaged one ({reason})", file=str(file)) from None
+        raise InputError(f"this is not a weight file, or it is damaged ({reason})", file=str(file)) from None
     content = content.get("state_dict", content) if isinstance(content, dict) else {}
     tensors = {name: value for name, value in content.items() if isinstance(value, torch.Tensor)}
     if not tensors:
@@ -176,7 +176,7 @@ def read_pickled(file: Path) -> dict[str, Any]:
 
 
 def prefix_of(names: Any, expected: Any) -> str:
-    """What stands before the names of an encoder's arrays in a file, where it is a part of something larger.
+    """The prefix of an encoder's array names in a file in which the encoder is part of a larger model.
 
     >>> prefix_of(["ctx.bert.a.w", "ctx.bert.b.w", "head.w"], ["a.w", "b.w"])
     'ctx.bert.'

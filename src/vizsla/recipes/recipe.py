@@ -42,7 +42,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A system by name: the model it is, and what it must reach where.
+    """A named system: its model, and the figures it must reach on each data set.
 
     >>> recipe = load_recipe("bm25")
     >>> recipe.model, recipe.targets[0].dataset, recipe.targets[0].figures["nDCG@10"]
@@ -54,34 +54,34 @@ class Recipe:
     model: str
     targets: tuple[Target, ...]
     trained: dict[str, str] = field(default_factory=dict)
-    """What `model` names that does not come with Vizsla, and the command that trains it."""
+    """The parts of `model` that do not come with Vizsla, and the command that trains each."""
     reranker: str = ""
     """The cross-encoder that reranks what the model finds, if any."""
     depth: int = DEPTH
     """How many documents of a query are reranked."""
 
     def model_in(self, folder: str | Path) -> str:
-        """The model, its trained parts being folders in this folder."""
+        """The model, with the paths of its trained parts in this folder."""
         expression = self.model
         for name in self.trained:
             expression = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", lambda m: str(Path(folder, m[0])), expression)
         return expression
 
     def untrained_in(self, folder: str | Path) -> list[str]:
-        """What is not in this folder."""
+        """The trained parts that are missing in this folder."""
         return [name for name in self.trained if not Path(folder, name).is_dir()]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A figure that was to be reached and what was measured."""
+    """An expected figure and the measured one."""
 
     recipe: str
     dataset: str
     measure: str
     expected: float
     measured: float | None
-    """None where the data set, or what was to be trained, is not here."""
+    """None if the data set or a trained model is missing."""
     tolerance: float
 
     @property
@@ -96,7 +96,7 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str) -> Recipe:
-    """A recipe by its name, or from a file of one's own."""
+    """A recipe by its name, or from a user's file."""
     if name.endswith((".yaml", ".yml")):
         path = Path(name)
         if not path.is_file():
@@ -122,7 +122,7 @@ def _parse(text: str, file: str) -> Recipe:
 
 
 def _trained(data: dict[str, str] | list[str]) -> dict[str, str]:
-    """Models to train and how; those that are only listed have recipes of their own, which say it."""
+    """Models to train and the commands; models that are only listed have recipes of their own with the command."""
     if isinstance(data, list):
         return {name: load_recipe(name).trained[name] for name in data}
     return {str(name): str(command) for name, command in data.items()}
@@ -147,7 +147,7 @@ def find_dataset(name: str, data: str | Path | None) -> BeirDataset | None:
 
 
 def check(recipe: Recipe, data: str | Path | None, models: str | Path = ".") -> Iterator[Finding]:
-    """Run a recipe on its data sets and hold the figures against those expected.
+    """Run a recipe on its data sets and compare the figures with the expected ones.
 
     `models`: the folder with models that were trained, for recipes that need some.
     """

@@ -18,7 +18,7 @@ REPORTS = (".html", *FORMATS)
 
 
 def check_ending(path: Path) -> None:
-    """Refuse a file whose ending is not that of a report; call it before the work is done."""
+    """Refuse a file whose ending is not that of a report; call it before the work begins."""
     if path.suffix not in REPORTS:
         raise VizslaError(f"a report ends in {', '.join(REPORTS)}, not {path.suffix or path.name!r}")
 

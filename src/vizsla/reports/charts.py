@@ -15,7 +15,7 @@ LONGEST_LABEL, LONGEST_TITLE = 28, 42  # characters that fit
 
 
 class Axis(NamedTuple):
-    """Numbers to places along an axis; `log` for latencies and sizes."""
+    """Maps numbers to positions along an axis; `log` for latencies and sizes."""
 
     low: float
     high: float
@@ -64,7 +64,7 @@ def number(value: float) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """A name cut to a length; tables and tooltips have the whole of it.
+    """A name truncated to a length; tables and tooltips show it in full.
 
     >>> shortened("bm25", 8), shortened("bm25 + 0.5 * bm25-wp", 8)
     ('bm25', 'bm25 + …')
@@ -120,7 +120,7 @@ class Dot(NamedTuple):
 def scatter(
     dots: Sequence[Dot], x_title: str, y_title: str, label: str, *, log_x: bool = False, diagonal: bool = False
 ) -> str:
-    """Points in a frame; `diagonal` draws the line where both axes are equal, and makes them so."""
+    """Points in a frame; `diagonal` draws the line of equal values and gives both axes the same range."""
     if diagonal:
         every = [v for d in dots for v in (d.x, d.y)]
         x, y = (Axis.fitted(every, a, z) for a, z in ((LEFT, WIDTH - RIGHT), (HEIGHT - BOTTOM, TOP)))

@@ -1,4 +1,4 @@
-"""What a report shows of a data set besides figures: document lengths, examples, vocabulary; from one pass over it."""
+"""Details of a data set for reports: document lengths, examples and vocabulary, collected in one pass."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SNIPPET = 260
 
 @dataclass(frozen=True)
 class DatasetDetails:
-    """What a report shows of a data set."""
+    """The details of a data set for a report."""
 
     dataset: BeirDataset
     qrels: Qrels
@@ -41,7 +41,7 @@ class DatasetDetails:
 
 
 def collect_details(c: Comparison, dataset: BeirDataset, *, vocabulary: bool) -> DatasetDetails:
-    """What a report shows of a data set; without `vocabulary` its terms are not counted."""
+    """Collect the details of a data set; without `vocabulary` its terms are not counted."""
     name = dataset.name
     qrels = dataset.qrels(c.splits[name])
     systems = [s for s in c.systems if c.has(name, s)]

@@ -1,4 +1,4 @@
-"""Names and texts of others in a report: without control characters, and escaped as the format needs it."""
+"""Untrusted names and texts in a report: without control characters, and escaped for each format."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def escape_latex(text: str) -> str:
 
 
 def escape_csv(text: str) -> str:
-    """A text in a cell of a CSV file; one that a spreadsheet would compute gets a quotation mark in front.
+    """A text in a cell of a CSV file; one that a spreadsheet would evaluate gets a leading quote.
 
     >>> escape_csv("=1+1"), escape_csv("bm25")
     ("'=1+1", 'bm25')

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Formats(Generic[T]):
-    """What writes a value as text, by the ending of the file.
+    """The functions that write a value as text, by file ending.
 
     >>> Formats("a word", {".txt": str.lower}).check(Path("a.pdf"))
     Traceback (most recent call last):
@@ -25,7 +25,7 @@ class Formats(Generic[T]):
     writers: Mapping[str, Callable[[T], str]]
 
     def check(self, path: Path) -> None:
-        """Refuse a file with an unknown ending; call it before the work is done."""
+        """Refuse a file with an unknown ending; call it before the work begins."""
         if path.suffix not in self.writers:
             raise VizslaError(f"{self.what} ends in {', '.join(self.writers)}, not {path.suffix or path.name!r}")
 

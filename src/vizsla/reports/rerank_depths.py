@@ -1,4 +1,4 @@
-"""What reranking gains at which depth: tables in Markdown, CSV and JSON, and an HTML page with curves."""
+"""The gain of reranking at several depths: tables in Markdown, CSV and JSON, and an HTML page with curves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECALL = "recall"
 def depth_tables(results: Sequence[DepthResult]) -> dict[str, tuple[list[str], list[list[str]]]]:
     """For each measure, and for the recall of the first stage, the head of a table and a row for each depth.
 
-    The relative difference from the first run stands in brackets behind the figures of the others.
+    The figures of other runs are followed by the relative difference from the first run, in brackets.
     """
     names = list(dict.fromkeys(result.run for result in results))
     tables = {}

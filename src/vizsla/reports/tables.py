@@ -96,7 +96,7 @@ def _mean(c: Comparison, system: str, measure: str) -> str:
 
 
 def best_of(measure: str, row: list[str]) -> list[bool]:
-    """Which figures of a row are the best; a missing one and a mean of some data sets only never are."""
+    """Which figures of a row are the best; never a missing one, or a mean over only some data sets."""
     is_figure = [cell != MISSING and not cell.endswith(")") for cell in row]
     values = [float(cell.rstrip("+-")) for cell, known in zip(row, is_figure, strict=True) if known]
     best = (min if Measure.parse(measure).lower_is_better else max)(values)
@@ -193,7 +193,7 @@ def _entries(c: Comparison) -> list[dict[str, Any]]:
 
 
 def _summary(c: Comparison) -> list[dict[str, Any]]:
-    """For each measure and system its mean, and how it stands against the baseline; nothing for one data set."""
+    """For each measure and system its mean and its comparison with the baseline; nothing for one data set."""
     if len(c.rows) < 2:
         return []
     entries = []
@@ -215,4 +215,4 @@ FORMATS: dict[str, Callable[[Comparison], str]] = {
     ".tex": as_latex,
     ".json": as_json,
 }
-"""What writes a comparison as text, by the ending of the file."""
+"""The functions that write a comparison as text, by file ending."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 VARIABLE = "VIZSLA_API_KEY"
 """The environment variable that holds the key, unless it is given as an argument."""
 MAX_WAIT = 30.0
-"""Seconds that a server may ask us to wait before we try again; if it asks for more, we give up at once."""
+"""The longest Retry-After in seconds that is honoured; if a server asks for more, the request fails at once."""
 _TRIED_AGAIN = (429, 502, 503)
 _UNSUPPORTED = 422
 _EXAMPLE = "as in http://localhost:8080/my"
@@ -97,7 +97,7 @@ class Timeouts:
             raise VizslaError(f"retries must be 0 or more, not {kind_of(self.retries)}")
 
     def pause(self, attempt: int) -> float:
-        """Seconds to wait after an attempt, counted from 0: more after each, and never the same for all clients."""
+        """Seconds to wait after an attempt, counted from 0: exponential backoff with jitter."""
         return float(min(0.2 * 2**attempt, 5.0) * random.uniform(0.5, 1.0))
 
 
@@ -120,7 +120,7 @@ class _Connection:
             self._headers["Authorization"] = f"Bearer {key}"
 
     def _arguments(self, request: Request) -> dict[str, Any]:
-        """What httpx2 is asked to send."""
+        """The arguments of the httpx2 request."""
         if self.closed:
             raise VizslaError(f"{self.server}: the connection has been closed")
         http, timeouts = _httpx2(), self.timeouts
@@ -140,9 +140,9 @@ class _Connection:
         return arguments
 
     def _judge(self, outcome: httpx2.Response | httpx2.HTTPError, attempt: int) -> float:
-        """Seconds until a request is sent again after an outcome that is no answer; raises where that is no use.
+        """Seconds to wait before a failed request is retried; raises an error if a retry is pointless.
 
-        All requests may be repeated: reads change nothing, and writes leave the same documents when they come twice.
+        All requests are idempotent: reads change nothing, and writing the same twice leaves the same documents.
         """
         http = _httpx2()
         last = attempt >= self.timeouts.retries
@@ -166,8 +166,8 @@ class _Connection:
         if isinstance(error, http.TimeoutException):
             return self._error("the server took too long to answer; ask for less, or give a larger timeout")
         if isinstance(error, http.NetworkError | http.RemoteProtocolError):
-            return self._error("the server hung up before its answer was complete; try again")
-        return self._error(f"the server cannot be understood ({type(error).__name__}: {error})")
+            return self._error("the server closed the connection before its response was complete; try again")
+        return self._error(f"the response of the server cannot be read ({type(error).__name__}: {error})")
 
     def _refusal(self, response: httpx2.Response) -> VizslaError:
         """What a server says when it refuses."""
@@ -183,7 +183,7 @@ class _Connection:
             refusal.has_lines = "\n" in sentence  # a mistake in a query, shown in its place
             return refusal
         if 300 <= status < 400:
-            return self._error("the server sends us to another address; open that one")
+            return self._error("the server redirects to another address; open that address")
         if status in (502, 503, 504):
             return self._error(f"the server does not answer now (status {status}); try again later")
         return self._error(f"this is not a vizsla server (status {status}); expected an address {_EXAMPLE}")
@@ -242,7 +242,7 @@ class Connection(_Connection):
         return client
 
     def close(self) -> None:
-        """Close all connections; nothing can be asked any more."""
+        """Close all connections; no more requests can be sent."""
         self.closed = True
         client = self._clients.pop(os.getpid(), None)
         if client is not None:
@@ -289,7 +289,7 @@ class AsyncConnection(_Connection):
         return self._own
 
     async def close(self) -> None:
-        """Close all connections; nothing can be asked any more."""
+        """Close all connections; no more requests can be sent."""
         self.closed = True
         if self._own is not None:
             await self._own.aclose()
@@ -409,12 +409,12 @@ class RemoteIndex(RemoteView, Collection):
     """An index that a vizsla server serves: a `Collection`. Ids and scores are those of the `Index` behind it.
 
     `address`: the server and the name of the index, as in `http://localhost:8080/my`; the name may be left out if the
-    server has only one index. `key`: what the server asks for, by default the environment variable VIZSLA_API_KEY.
-    `timeout`: how many seconds to wait for an answer, and for the next part of one. `connect_timeout`: the same for a
-    connection. `write_timeout`: the same after documents were sent or deleted, and for `commit` and `compact`.
-    `retries`: how many times a request is sent again after it has failed in a way that may pass: no connection, a
-    hang-up, a server that is busy or starting. All requests may be repeated: reading changes nothing, and writing the
-    same twice leaves the same documents.
+    server has only one index. `key`: the API key of the server, by default the environment variable VIZSLA_API_KEY.
+    `timeout`: how many seconds to wait for a response, and for the next part of one. `connect_timeout`: the same for
+    connecting. `write_timeout`: the same for requests that add or delete documents, `commit` and `compact`.
+    `retries`: how many times a request is sent again after a temporary failure: no connection, a dropped connection, a
+    server that is busy or starting. All requests are idempotent: reading changes nothing, and writing the same twice
+    leaves the same documents.
 
     What is added or deleted is visible after `commit`, and every later search of this object sees it, whichever process
     of the server answers. Use it as a context manager, or call `close`. All methods may be called from any thread.
@@ -505,7 +505,7 @@ class AsyncRemoteIndex(AsyncRemoteView):
         super().__init__(AsyncConnection(self._where.server, timeouts, key), Calls(self._where.index))
 
     async def open(self) -> Self:
-        """Meet the server; one that cannot be used is refused."""
+        """Connect to the server and check that the index can be searched."""
         try:
             self._calls = await self._connection.run(meet(self._where.server, self._where.index))
         except BaseException:

@@ -30,7 +30,7 @@ from vizsla.runs.retriever import (
 )
 
 QUERIES = 32
-"""Queries of one request at most; the others wait, so that no request takes long."""
+"""The maximum number of queries in one request, so that no request takes long."""
 HITS = 20_000  # of one answer at most, over all its queries
 IDS = 1000  # of one request
 CHUNK_BYTES, CHUNK_DOCUMENTS = 2 << 20, 5000
@@ -61,7 +61,7 @@ Call = Generator[Request, Any, T]
 
 @dataclass(frozen=True)
 class RemoteOptions:
-    """How a server searches; None is the index's own way."""
+    """Search options of a server; None stands for the default of the index."""
 
     model: str | Model | None = None
     weights: tuple[float, ...] | None = None
@@ -119,27 +119,27 @@ def meet(server: str, name: str) -> Call[Calls]:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server takes at most: queries of a request, and results of a query."""
+    """The limits of a server: queries per request, and results per query."""
 
     queries: int = QUERIES
     k: int = 1000
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Limits:
-        """The limits that a server tells; those it does not tell are usual ones."""
+        """The limits that a server reports, with defaults for those that it does not report."""
         queries, k = int(told.get("queries", cls.queries)), int(told.get("k", cls.k))
         return cls(max(min(queries, QUERIES), 1), max(k, 1))
 
 
 @dataclass(frozen=True)
 class Abilities:
-    """What a server can do beyond what all servers can; one of an earlier version can do less."""
+    """The optional capabilities of a server; servers of earlier versions have fewer."""
 
     version: str = ""
     known: frozenset[str] = frozenset()
 
     def check(self, wanted: Iterable[str]) -> None:
-        """Refuse what the server does not know."""
+        """Raise an error for what the server does not support."""
         for ability in wanted:
             if ability not in self.known:
                 version = f"runs vizsla {self.version} and " if self.version else ""
@@ -148,7 +148,7 @@ class Abilities:
 
 @dataclass
 class Seen:
-    """The newest commit that searches must see; the server waits until it does. 0 is any."""
+    """The minimum generation that searches must see; the server waits until it sees that commit. 0 for any."""
 
     generation: int = 0
 
@@ -214,9 +214,9 @@ class Calls:
         return found
 
     def _all_pages(self, body: Mapping[str, Any], k: int, first: int = 0) -> Call[list[Hits]]:
-        """The k best of each query behind the first ones, all of one commit.
+        """The k best results of each query after the first `first`, all from one commit.
 
-        They come in pages if the server gives fewer at a time.
+        They are fetched in pages if k is above the limit of the server.
         """
         found: list[list[dict[str, Any]]] = [[] for _ in body["queries"]]
         generation, offset = None, first
@@ -361,7 +361,7 @@ class Calls:
         self.seen.at_least((yield from self.generation()))
 
     def wait_for(self, generation: int) -> Call[int]:
-        """Wait until searches see a commit, whoever made it, or a later one; gives the one they see."""
+        """Wait until searches see a commit of any client, or a later one; returns the generation they see."""
         answer = yield replace(self, seen=Seen(generation))._search({"query": "vizsla", "k": 0})
         return self.seen.at_least(int(answer["generation"]))
 

@@ -15,7 +15,7 @@ from vizsla.runs import Document, Explanation, FilterLike, Hit, Hits, Ranking, R
 from vizsla.runs.retriever import check_count, check_queries, check_retriever, query_with_words
 
 DEPTH = 100
-_BATCH = 1024  # pairs that are scored in one call, or those of one query if they are more
+_BATCH = 1024  # pairs per call; the pairs of one query are never split
 
 Progress = Callable[[int, int], None]
 """Is called with the number of queries and of pairs done so far."""
@@ -201,7 +201,7 @@ def _text(document: Document, reranker: PairScorer) -> str:
 
 
 class RerankedRetriever(Retriever):
-    """The documents that a first stage finds, the best `depth` of them in the order of a reranker's scores.
+    """The results of a first stage with the best `depth` documents reranked by a cross-encoder.
 
     Documents after the first `depth` stay below, in the order of the first stage.
 

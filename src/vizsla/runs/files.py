@@ -40,11 +40,11 @@ def no_blanks(*ids: str) -> None:
     """Refuse ids with blanks: TREC's formats separate columns by blanks."""
     for one in ids:
         if one.split() != [one]:
-            raise InputError(f"TREC's format has no room for an id that is empty or has blanks in it ({one!r})")
+            raise InputError(f"TREC's format cannot hold an id that is empty or contains whitespace ({one!r})")
 
 
 def no_tabs(*ids: str) -> None:
     """Refuse ids with tabs or line ends, which tab-separated columns cannot hold."""
     for one in ids:
         if not one.strip() or any(c in one for c in "\t\r\n"):
-            raise InputError(f"tab-separated columns have no room for an id that is empty or has tabs in it ({one!r})")
+            raise InputError(f"tab-separated columns cannot hold an id that is empty or contains tabs ({one!r})")

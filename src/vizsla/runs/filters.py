@@ -33,7 +33,7 @@ _TOKEN = re.compile(
 )
 _PLAIN = r'(?:"[^"\\\x00-\x1f]*"|-?(?:0|[1-9][0-9]*))'
 _PLAIN_VALUES = re.compile(rf"{_PLAIN}(?:[ \t\r\n]*,[ \t\r\n]*{_PLAIN})*(?=[ \t\r\n]*\])")
-"""The values of most lists are JSON. Long lists are read faster as JSON, all values at once."""
+"""Matches lists whose values are all JSON, as most are: parsing them as JSON is faster for long lists."""
 _COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _WORDS = {"and", "or", "not", "in", "exists", "true", "false", "null"}
 _CONSTANTS: dict[str, Value] = {"true": True, "false": False, "null": None}
@@ -157,7 +157,7 @@ class _Parser:
             if match is None:
                 while text[at].isspace():
                     at += 1
-                unexpected = "a text that is not closed" if text[at] in "\"'" else f"{text[at]!r}"
+                unexpected = "a quotation mark that is not closed" if text[at] in "\"'" else f"{text[at]!r}"
                 raise VizslaError(f"the filter cannot be read at character {at + 1}: {unexpected} is not expected here")
             kind, token, at = str(match.lastgroup), match[match.lastgroup or 0], match.end()
             if kind == "name" and token.lower() in _WORDS:
@@ -403,7 +403,7 @@ def family_of(value: object) -> str:
 
 def element_tests(leaf: Condition) -> list[Test]:
     """The comparisons of a leaf; it holds if one of them holds for one element of its field."""
-    leaves = leaf.parts or [leaf]  # leaves of the same field may be one
+    leaves = leaf.parts or [leaf]  # leaves of the same field may have been merged into one
     return [("=" if part.kind == "in" else part.kind, value) for part in leaves for value in part.values]
 
 
@@ -440,11 +440,11 @@ def _passes(element: Any, test: Test) -> bool:
 SAMPLE = 1000
 """How many documents are looked at for the names of fields."""
 _SHOWN = 12
-_DEEPEST = 8  # objects in one another
+_DEEPEST = 8  # levels of nested objects
 
 
 def field_names(contents: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The names of the fields of some documents, as filters write them, in the order of the first times.
+    """The names of the fields of some documents, as filters write them, in order of first occurrence.
 
     >>> field_names([{"year": 1999}, {"source": {"name": "wire"}, "year": 2001}])
     ['year', 'source.name']

@@ -87,7 +87,7 @@ class Fusion(ABC):
         if not runs:
             raise VizslaError("there are no runs to fuse")
         if depth < 1:
-            raise VizslaError(f"a fused run must be 1 deep or more, not {depth}")
+            raise VizslaError(f"the depth of a fused run must be 1 or more, not {depth}")
         checked = self.check_weights(weights, len(runs))
         queries = dict.fromkeys(q for run in runs for q in run)
         fused = {}

@@ -22,7 +22,7 @@ _SHOWN = 200  # characters of a text in a notebook
 
 
 class DocumentSource(Protocol):
-    """What gives the documents of hits when they are looked at."""
+    """Reads the documents of hits when they are accessed."""
 
     def document(self, number: int, doc_id: str) -> Document:
         """The document with a number, under the id that its hit has."""
@@ -58,7 +58,7 @@ class Hit:
     """A document that was found, its score, and its rank from 1. A hit cannot be changed.
 
     `hit["title"]` and `hit.get("title")` are fields of the document; `hit["id"]` is its id, unless it has such a field.
-    The document is read when it is first looked at, and kept.
+    The document is read when it is first accessed, and then kept.
 
     >>> hit = Hit(1, 2.5, Document("7", {"title": "Dogs"}))
     >>> hit.id, hit["title"], hit.get("year")
@@ -141,7 +141,7 @@ class Hit:
         return f"Hit(rank={self.rank}, score={self.score!r}, document={self.document!r}, passage={self.passage})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What is copied and pickled: the document itself, not where it could be read."""
+        """Copying and pickling: the document itself is copied, not the source it is read from."""
         return Hit, (self.rank, self.score, self.document, self.passage)
 
 
@@ -155,7 +155,7 @@ class PageOptions(TypedDict, total=False):
 
 
 class _DocumentsOfHits:
-    """The documents that some hits have, or read; a number is a place among the hits."""
+    """A source with the documents of existing hits; a number is a position among the hits."""
 
     def __init__(self, hits: Sequence[Hit]) -> None:
         self._hits = hits
@@ -202,7 +202,7 @@ class _Columns:
         passages = repeat(None, len(rows)) if self.passages is None else _picked(self.passages, rows)
         ranks, scores, ids = _picked(self.ranks, rows), _picked(self.scores, rows), _picked(self.ids, rows)
         for row in zip(ranks, scores, ids, passages, rows, strict=True):
-            hit = new(Hit)  # to call a function for each would take a third longer
+            hit = new(Hit)  # a function call for each hit would take a third longer
             hit._row = row
             hit._document = self
             yield hit
@@ -248,8 +248,8 @@ class Hits(Sequence[Hit]):
     ) -> Hits:
         """Hits from ids and scores, best first.
 
-        `numbers` and `source`: where the documents are read when they are looked at; by default the numbers are the
-        places, and documents have no content. `first`: the rank of the first hit. `passages`: their numbers, if any.
+        `source` reads the documents, by their `numbers`, when they are accessed; by default the numbers are positions
+        and documents have no content. `first`: the rank of the first hit. `passages`: the passage numbers, if any.
 
         >>> hits = Hits.from_columns(["7", "8"], [2.5, 1.5], source=KnownDocuments([{"title": "Dogs"}, {}]), first=11)
         >>> hits[0]["title"], hits[-1].rank, hits.scores
@@ -317,7 +317,7 @@ class Hits(Sequence[Hit]):
         return f"Hits({list(self)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What is copied and pickled: the hits with their documents, not where they could be read."""
+        """Copying and pickling: the hits are copied with their documents, not with the source they are read from."""
         return Hits, (list(self),)
 
     def columns(self) -> dict[str, list[Any]]:

@@ -23,13 +23,13 @@ CUT = ("P", "R", "R_cap", "Success", "Hole", "Judged")
 OWN = ("nDCG", "AP", "RR", "Rprec", *CUT)
 """Measures computed here; ir_measures computes all others."""
 GRADED = ("AP", "RR", "Rprec", "P", "R", "R_cap", "Success")
-"""Measures that take the grade from which a document counts."""
+"""Measures that take a minimum grade of relevant documents."""
 OTHERS = (
     "AP_IA", "Accuracy", "BPM", "Bpref", "Compat", "ERR", "ERR_IA", "INSQ", "INST", "IPrec", "NERR10", "NERR11",
     "NERR8", "NERR9", "NRBP", "NumQ", "NumRel", "NumRelRet", "NumRet", "P_IA", "RBP", "SDCG", "SetAP", "SetF", "SetP",
     "SetR", "SetRelP", "StRecall", "alpha_DCG", "alpha_nDCG", "infAP", "nERR_IA", "nNRBP",
 )  # fmt: skip
-"""Names of ir_measures' other measures, so that they are not taken for typing errors where it is not installed."""
+"""Names of ir_measures' other measures, so that they are not reported as typing errors if it is not installed."""
 MOST_CUTOFF = 1_000_000_000
 
 _NOTATION = re.compile(r"(?P<name>[^\W\d]\w*)(?:\((?P<options>[^()]*)\))?(?:@(?P<cutoff>\d+))?")
@@ -38,7 +38,7 @@ _EXAMPLE = "expected something like nDCG@10 or R@100"
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure by its name, cutoff and the grade from which a document counts as relevant.
+    """A measure: its name, its cutoff and the minimum grade of a relevant document.
 
     `R_cap@k` is BEIR's capped recall. `Hole@k` is the share of the first k documents without a judgement for any query,
     as the beir package computes it; `Hole(judged='query')@k` is the share without a judgement for the query itself.

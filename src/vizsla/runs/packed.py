@@ -15,7 +15,7 @@ from vizsla.runs.run import Ranking, Run
 
 
 def write_packed(run: Run, path: Path) -> None:
-    """Write a run to a file; the file is complete or not there."""
+    """Write a run to a file, atomically."""
     numbers: dict[str, int] = {}
     codes = [numbers.setdefault(d, len(numbers)) for ranking in run.values() for d in ranking.documents]
     arrays = {

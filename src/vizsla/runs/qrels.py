@@ -34,7 +34,7 @@ class Qrels:
         return Qrels({q: judged for q, judged in self.judgements.items() if q in queries})
 
     def with_more(self, more: Qrels) -> Qrels:
-        """These judgements with others added; if both judge a document, the other judgement counts."""
+        """These judgements with `more` added; if both judge a document, the judgement of `more` is used."""
         queries = dict.fromkeys([*self.judgements, *more.judgements])
         return Qrels({q: {**self.judgements.get(q, {}), **more.judgements.get(q, {})} for q in queries})
 

@@ -1,14 +1,14 @@
-r"""The query language of people who come from Lucene and Elasticsearch: a text becomes a tree of clauses.
+r"""The query language, for users of Lucene and Elasticsearch: a text becomes a tree of clauses.
 
 cats dogs              documents with one of the words; both count
 +cats -dogs            must have, must not have
-cats AND NOT dogs      the same; OR is what stands between words anyway
+cats AND NOT dogs      the same; OR is the default between words
 "big dogs"  "big dogs"~2   a phrase; with up to two words in between or moved
 title:dogs  lang:en    a word in a field that the model reads; a value of any other field
 dogs^2  (big dogs)^0.5 a word that counts twice as much, a group that counts half
-retriev*  dgos~1       words that begin so; words at one or two edits from it
+retriev*  dgos~1       words with this prefix; words within one or two edits
 title:(+big dogs)      parentheses make one clause of several
-\+ \: \"               a backslash takes a sign as it is
+\+ \: \"               a backslash escapes a character
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SHOWN = 60  # characters of a query around the place of a mistake
 
 
 class QuerySyntaxError(VizslaError):
-    """A query that cannot be read; the message shows the place, which `position` counts from 0."""
+    """A query that cannot be parsed; the message shows where, and `position` is the character, counted from 0."""
 
     has_lines = True
 
@@ -66,7 +66,7 @@ class Leaf:
     boost: float = 1.0
 
     def scaled(self, factor: float) -> Leaf:
-        """The same, counting so many times as much."""
+        """The same with its boost multiplied by a factor."""
         return replace(self, boost=self.boost * factor)
 
     def within(self, field: str) -> Leaf:
@@ -80,13 +80,13 @@ class Word(Leaf):
 
 @dataclass(frozen=True)
 class Phrase(Leaf):
-    """Words in their order, with at most `slop` steps that words are moved by."""
+    """Words in their order; they may be moved by at most `slop` positions in total."""
 
     slop: int = 0
 
 
 class Prefix(Leaf):
-    """All terms that begin so, and the term of the word itself."""
+    """All terms with a prefix, and the term of the prefix itself."""
 
 
 @dataclass(frozen=True)
@@ -106,14 +106,14 @@ class Clause:
 
 @dataclass(frozen=True)
 class Group:
-    """Clauses. A document meets them if it meets all that must be, none that must not be, and, where none must be,
-    one that should be.
+    """Clauses. A document matches if it matches all `must` clauses, no `must_not` clause and, without `must` clauses,
+    at least one `should` clause.
     """
 
     clauses: tuple[Clause, ...]
 
     def scaled(self, factor: float) -> Group:
-        """The same, counting so many times as much."""
+        """The same with its boost multiplied by a factor."""
         return Group(tuple(replace(c, node=c.node.scaled(factor)) for c in self.clauses))
 
     def within(self, field: str) -> Group:
@@ -240,7 +240,7 @@ class _Parser:
             self._at += 1
             if not self._next or self._next.isspace() or self._next == ")":
                 self._fail(
-                    f"{sign} stands right before a word, a phrase or a group; \\{sign} is the sign itself", start
+                    f"{sign} stands right before a word, a phrase or a group; write \\{sign} for a plain {sign}", start
                 )
             return MUST if sign == "+" else MUST_NOT
         if self._take(_NOT) is None:
@@ -277,17 +277,17 @@ class _Parser:
         self._at += 1
         self._skip_blanks()
         if not self._next or self._next == ")":
-            self._fail(f"{harmless(name)}: needs a word after it; \\: is the sign itself", start)
+            self._fail(f"{harmless(name)}: needs a word after it; write \\: for a plain colon", start)
         node = self._atom(depth, name)
         return replace(node, position=start) if isinstance(node, Leaf) else node
 
     def _fail_at_sign(self, sign: str) -> NoReturn:
         problems = {
-            "[": "ranges are not read here; give a filter, as in year >= 1999",
-            ")": "there is no ( that this parenthesis closes",
+            "[": "ranges are not supported in queries; give a filter, as in year >= 1999",
+            ")": "this parenthesis closes nothing; remove it, or add ( before it",
             "*": "* stands at the end of a word and finds what begins with it",
-            "?": "? is not read here; * at the end of a word finds what begins with it, and \\? is the sign itself",
-            ":": "a colon stands between a field and one word; \\: is the sign itself",
+            "?": "? is not supported; * at the end of a word finds what begins with it, and \\? is a plain ?",
+            ":": "a colon stands between a field and one word; write \\: for a plain colon",
             "^": "^ stands once after a word, a phrase or a group, with a number, as in dogs^2",
             "~": "~ stands once after a word or a phrase, as in dgos~1",
         }
@@ -352,12 +352,12 @@ class _Parser:
         return float(number)
 
     def _until(self, plain: re.Pattern[str]) -> str:
-        """The characters that a pattern takes for plain, without the backslashes before others."""
+        """The following plain and escaped characters, unescaped; `plain` matches those that need no backslash."""
         taken = [self._take(plain) or ""]
         while self._next == "\\":
             self._at += 1
             if not self._next:
-                self._fail("a backslash takes the sign after it as it is; here is none", self._at - 1)
+                self._fail("a backslash escapes the character after it, and there is none", self._at - 1)
             taken.append(self._next)
             self._at += 1
             taken.append(self._take(plain) or "")

@@ -147,7 +147,7 @@ def check_queries(queries: object) -> list[str]:
 
 
 def query_with_words(query: object) -> str:
-    """A query that somebody types; an empty one is a mistake."""
+    """A query with at least one word; raises an error for an empty one."""
     if isinstance(query, str) and query.strip():
         return query
     check_query(query)

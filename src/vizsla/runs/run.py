@@ -87,7 +87,7 @@ class Ranking(Sequence[tuple[str, float]]):
 
         A run written like this has the same order for every reader, whatever its rule for ties.
         """
-        most = float(np.finfo(np.float32).max) / 2  # room below the lowest
+        most = float(np.finfo(np.float32).max) / 2  # leaves space below the lowest score
         scores = np.clip(self.scores, -most, most).astype(np.float32)
         if len(scores) < 2 or (scores[1:] < scores[:-1]).all():
             return self

@@ -1,4 +1,4 @@
-"""The application: routes, errors as sentences, the life of a worker."""
+"""The application: routes, errors as sentences, the lifespan of a worker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log = logging.getLogger("vizsla.server")
 _ABOUT = """Search, explain, filter, count and change indexes of Vizsla.
 
 Errors are `{"error": "one sentence"}`. If the server has keys, send `Authorization: Bearer KEY` or `X-API-Key: KEY`.
-`GET /v1/{index}/search` and `GET /v1/{index}/doc/{docid}` are those of Anserini's and Pyserini's servers."""
+`GET /v1/{index}/search` and `GET /v1/{index}/doc/{docid}` are compatible with Anserini's and Pyserini's servers."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def create_app(settings: Settings) -> App:
     for router in (operations.router, operations.page):
         app.include_router(router)
     if settings.mcp:
-        app.state.tools = McpApp(lambda: mcp_server(service.hosting), hosts=None)  # the gate knows our hosts
+        app.state.tools = McpApp(lambda: mcp_server(service.hosting), hosts=None)  # the gate checks hosts
         app.router.routes.append(Route("/mcp", endpoint=app.state.tools, include_in_schema=False))
     app.add_exception_handler(VizslaError, _refusal)
     app.add_exception_handler(RequestValidationError, _wrong_request)
@@ -75,7 +75,7 @@ def create_app(settings: Settings) -> App:
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
-    """The description of the API; whatever is refused is `{"error": sentence}`."""
+    """The OpenAPI description of the API; every error is `{"error": sentence}`."""
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schema["components"]["schemas"]["Error"] = Error.model_json_schema()
@@ -154,12 +154,12 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _gone(request: Request, error: Exception) -> Response:
-    """The client has hung up; nobody reads this answer."""
+    """The response to a client that has disconnected; it is not sent."""
     del request, error
     return Response(status_code=499)
 
 
 async def _mistake(request: Request, error: Exception) -> Response:
-    """The answer when something is wrong with the server itself."""
-    log.error("a request to %s ended with an error that nobody expected", request.scope["path"], exc_info=error)
-    return answer({"error": "the server made a mistake; its log tells more"}, 500)
+    """The response to an unexpected error of the server."""
+    log.error("a request to %s ended with an unexpected error", request.scope["path"], exc_info=error)
+    return answer({"error": "an unexpected error occurred in the server; see its log"}, 500)

@@ -1,15 +1,15 @@
-"""Searches of a worker: those that arrive together are searched together, and none keeps the others from their turn.
+"""Batch the searches of a worker: queries that arrive together are searched together, without starving others.
 
-One call of the engine for many queries costs less than many calls. But a query may take long, and a request may bring
-a thousand queries. So there are two lanes, each with threads of its own:
+One call of the engine for many queries costs less than many calls. But a query may be slow, and a request may contain
+a thousand queries. Therefore there are two lanes, each with its own threads:
 
-- The quick lane is for requests that ask for little. A call that takes longer than a slice is stopped. Its queries are
-  then searched one by one, so that an expensive one does not spoil the others; one that takes longer than a slice by
-  itself goes to the other lane.
-- The bulk lane is for the others, in small pieces. As long as quick queries come, it pauses nine times as long as it
-  has worked, so that they keep nine tenths of the time.
+- The quick lane is for small requests. A call that takes longer than a time slice is stopped. Its queries are then
+  searched one by one, so that an expensive one does not delay the others; a query that alone takes longer than a slice
+  moves to the bulk lane.
+- The bulk lane is for all others, in small batches. While there are quick queries, it pauses nine times as long as it
+  has worked, so that they get nine tenths of the time.
 
-What nobody waits for any more is stopped: its request came to its time limit, or its client has hung up.
+A search is stopped when its result is no longer wanted: its request timed out, or its client has disconnected.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from vizsla.stopping import Stop
 
 T = TypeVar("T")
 MAX_BATCH = 32
-"""Queries of one call: more would make the first of them wait for the last."""
+"""The most queries per call: with more, the first would wait too long for the last."""
 BULK_RESULTS = 1000
-"""A request that asks for more results than this, over all its queries, goes to the bulk lane."""
+"""A request for more results than this, over all its queries, goes to the bulk lane."""
 SLICE = 0.2
-"""Seconds of a processor that a call of the quick lane may take."""
-_PAUSE, _LONGEST_PAUSE = 9, 10.0  # the bulk lane pauses so many times as long as it worked, so many seconds at most
-_TICK = 0.05  # seconds between two looks at what is going on
+"""The time slice of the quick lane: seconds of CPU time per call."""
+_PAUSE, _LONGEST_PAUSE = 9, 10.0  # the bulk lane's pause, relative to the time it worked, and the maximum in seconds
+_TICK = 0.05  # seconds between two checks of running calls
 _JOIN = 3.0  # seconds that a stopped call has to end
 
 Search = Callable[[Sequence[str]], list[T]]
 
 
 def thread_clock() -> Callable[[], float]:
-    """How many seconds of a processor this thread has taken since now; any thread may ask. Elsewhere plain seconds."""
+    """A clock of this thread's CPU time from now on, readable by any thread; wall time on systems without one."""
     if hasattr(time, "pthread_getcpuclockid"):
         clock = time.pthread_getcpuclockid(threading.get_ident())
         started = time.clock_gettime(clock)
@@ -49,7 +49,7 @@ def thread_clock() -> Callable[[], float]:
 
 
 class Waiting(NamedTuple, Generic[T]):
-    """A query that waits, and where its answer goes."""
+    """A waiting query and the future of its answer."""
 
     query: str
     future: asyncio.Future[T]
@@ -76,7 +76,7 @@ class _Call(Generic[T]):
     used: Callable[[], float] = field(default_factory=lambda: thread_clock())
 
     def is_over(self) -> bool:
-        """Whether nobody waits for an answer any more."""
+        """Whether none of the answers is wanted any more."""
         return all(waiting.future.done() for waiting in self.batch)
 
 
@@ -95,21 +95,21 @@ class Lane(Generic[T]):
             thread.start()
 
     def put(self, key: Hashable, waiting: Sequence[Waiting[T]], group: _Group[T]) -> None:
-        """Let queries wait for their turn, those with an equal key together; `group`: one to begin with."""
+        """Queue queries, grouped by key; `group`: the group to start if there is none with this key."""
         with self._changed:
             self.submitted += len(waiting)
             self._groups.setdefault(key, group).waiting.extend(waiting)
             self._changed.notify(min(len(waiting), len(self.threads)))
 
     def close(self) -> None:
-        """Begin no other call."""
+        """Start no further calls."""
         with self._changed:
             self._closing = True
             self._groups.clear()
             self._changed.notify_all()
 
     def pause(self, seconds: float) -> None:
-        """Wait, or until the lane is closed."""
+        """Wait for some seconds, or until the lane is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closing, seconds)
 
@@ -130,7 +130,7 @@ class Lane(Generic[T]):
                 self._work(group, batch)
 
     def _take(self) -> tuple[_Group[T], list[Waiting[T]]]:
-        """The first queries of the group that came first; the rest of it goes behind the other groups."""
+        """The first queries of the oldest group; the rest of it is queued after the other groups."""
         key, group = next(iter(self._groups.items()))
         del self._groups[key]
         batch, rest = group.waiting[: group.batch_size], group.waiting[group.batch_size :]
@@ -161,9 +161,9 @@ class Batcher(Generic[T]):
     def submit(
         self, key: Hashable, queries: Sequence[str], search: Search[T], results: int = 10, *, is_slow: bool = False
     ) -> list[asyncio.Future[T]]:
-        """What a search gives for each query; queries with an equal `key` may go to one call of `search`.
+        """The result of a search for each query; queries with an equal `key` may share one call of `search`.
 
-        `results`: how many a query asks for. `is_slow`: a call may take long, and is not stopped after a slice.
+        `results`: how many results a query wants. `is_slow`: a call may take long, and is not stopped after a slice.
         """
         loop = asyncio.get_running_loop()
         waiting = [Waiting(query, loop.create_future()) for query in queries]
@@ -181,7 +181,7 @@ class Batcher(Generic[T]):
         return self._quick.longest_wait()
 
     def close(self) -> None:
-        """Stop the calls that are going on, and end the threads; one that does not stop in time is left."""
+        """Stop the running calls and end the threads; a thread that does not stop in time is abandoned."""
         self._closing.set()
         for lane in (self._quick, self._bulk):
             lane.close()
@@ -191,7 +191,7 @@ class Batcher(Generic[T]):
             thread.join(max(deadline - time.monotonic(), 0))
 
     def _watch(self) -> None:
-        """Stop calls that nobody waits for, and those that have had their slice; at the end all of them."""
+        """Stop calls whose answers are not wanted and calls that have used up their slice; at the end stop all."""
         while not self._closing.wait(_TICK):
             for call in list(self._calls):
                 if call.is_over():
@@ -216,10 +216,10 @@ class Batcher(Generic[T]):
             self._bulk.pause(min(_PAUSE * len(self._bulk.threads) * used(), _LONGEST_PAUSE))
 
     def _call(self, search: Search[T], batch: list[Waiting[T]], *, has_slice: bool) -> list[Waiting[T]]:
-        """Search, and give the answers to those who wait for them; gives those that were stopped and are wanted."""
+        """Search and deliver the answers; returns the queries that were stopped but are still wanted."""
         call = _Call(batch, Stop(), has_slice)
         self._calls[call] = None
-        if self._closing.is_set():  # the watcher may have gone
+        if self._closing.is_set():  # the watcher may have ended
             call.stop.set("the server ends")
         try:
             with call.stop.active():
@@ -235,7 +235,7 @@ class Batcher(Generic[T]):
 
 
 def _tell(batch: list[Waiting[T]], answers: list[Any]) -> None:
-    """Give the answers to those who wait for them, on their event loop."""
+    """Deliver the answers on the event loop of their requests."""
 
     def deliver() -> None:
         for waiting, answer in zip(batch, answers, strict=True):
@@ -252,7 +252,7 @@ def _tell(batch: list[Waiting[T]], answers: list[Any]) -> None:
 
 
 def _answers(search: Search[T], queries: list[str]) -> list[Any]:
-    """What a search gives for each query, or its error. One bad query does not spoil the others."""
+    """The result of a search for each query, or its error. One bad query does not affect the others."""
     try:
         return search(queries)
     except StoppedError:

@@ -17,7 +17,7 @@ _PATH = re.compile(r"(?<![\w.])/(?:[\w.@+~-]+/)+[\w.@+~-]*")
 
 
 class RequestError(VizslaError):
-    """Something that a client asked and that is refused; `status` is that of the answer."""
+    """A refused request; `status`: the HTTP status of the response."""
 
     status = 400
 
@@ -28,13 +28,13 @@ class RequestError(VizslaError):
 
 
 class NotFoundError(RequestError):
-    """An index, a document or a page that is not there."""
+    """An index, a document or a page that does not exist."""
 
     status = 404
 
 
 class UnavailableError(RequestError):
-    """Something that works later, perhaps."""
+    """A temporary failure (503)."""
 
     status = 503
 
@@ -43,7 +43,7 @@ class UnavailableError(RequestError):
 
 
 def status_of(error: VizslaError) -> int:
-    """The status of the answer to a request that an error ended."""
+    """The HTTP status for an error."""
     if isinstance(error, RequestError):
         return error.status
     if isinstance(error, StoppedError):
@@ -58,7 +58,7 @@ def status_of(error: VizslaError) -> int:
 
 
 def is_full_disk(error: BaseException | None) -> bool:
-    """Whether an error comes from a disk that has no room left."""
+    """Whether an error comes from a full disk."""
     seen = 0
     while error is not None and seen < 10:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):

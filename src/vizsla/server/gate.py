@@ -44,13 +44,13 @@ class Rights(NamedTuple):
     write: bool = False
     judge: bool = False
     needs_key: bool = False
-    """Whether a key of the server is what is missing: none was sent, or one that is not known."""
+    """Whether the request lacks a valid key: none was sent, or an unknown one."""
     problem: str = ""
     """Why a key is needed, as a sentence."""
 
     @property
     def may_judge_later(self) -> bool:
-        """Whether judging is possible, perhaps with a key that is asked for."""
+        """Whether judging is possible now or after the user enters a key."""
         return self.judge or self.needs_key
 
 
@@ -77,7 +77,7 @@ def _needs_key(sentence: str) -> RequestError:
 
 
 class Doors:
-    """Who may do what. Keys are kept as hashes, which are compared in the same time whatever they are."""
+    """Who may do what. Keys are stored as hashes, which are compared in constant time."""
 
     def __init__(self, keys: Keys, host: str) -> None:
         kinds = {"read": keys.read, "judge": keys.judge, "write": keys.write}
@@ -87,7 +87,7 @@ class Doors:
         if not is_loopback(host):
             self._without_keys = Rights(
                 write=True,
-                problem="judgements need a key where other machines reach the server; start it with --keys FILE and a "
+                problem="judgements need a key if other machines can reach the server; start it with --keys FILE and a "
                 "line 'judge KEY'",
             )
 
@@ -131,34 +131,34 @@ def too_large(limit: int) -> RequestError:
 
 
 def has_body(scope: Scope) -> bool:
-    """Whether a request says that a body follows, of a kind that routes read."""
+    """Whether a request announces a body and has a method whose body is read."""
     headers = dict(scope["headers"])
     told = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
     return told and scope["method"] in _WITH_BODY
 
 
 class Place:
-    """A place among the requests that a worker answers at a time."""
+    """A slot: a worker answers a limited number of requests at a time."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self.is_taken = False
 
     def take(self, always: bool = False) -> None:
-        """Take a place; 429 if there is none, unless it must `always` succeed."""
+        """Take a slot; 429 if none is free, unless it must `always` succeed."""
         if not always and self._service.in_flight >= self._service.settings.limits.in_flight:
             raise HTTPException(429, "too many requests at a time; try again later", {"Retry-After": "1"})
         self._service.in_flight += 1
         self.is_taken = True
 
     def leave(self) -> None:
-        """Give the place back."""
+        """Release the slot."""
         self._service.in_flight -= self.is_taken
         self.is_taken = False
 
 
 class Waits:
-    """The bodies whose next bytes are awaited. Beyond `most`, the one that sent nothing for longest is given up."""
+    """The bodies that are being received. If there are more than `most`, the one that was idle longest is dropped."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most = most
@@ -166,7 +166,7 @@ class Waits:
         self._waiting: dict[asyncio.Timeout, None] = {}  # those that wait longest are first
 
     async def message(self, receive: Receive) -> Message:
-        """The next message of a body; 408 if it does not come in time, or is given up."""
+        """The next message of a body; 408 if it does not arrive in time or is dropped."""
         try:
             async with asyncio.timeout(self._seconds) as wait:
                 if len(self._waiting) >= self._most:
@@ -183,14 +183,14 @@ class Waits:
 
 
 def too_slow() -> HTTPException:
-    """The answer to a body that does not come."""
+    """The response to a body that does not arrive in time."""
     return HTTPException(408, "the body of the request came too slowly")
 
 
 class Body:
-    """Receives the body of a request, and takes a place when it is there. Routes read messages by calling it.
+    """Receives the body of a request, and takes a slot when it has arrived. Routes read messages by calling it.
 
-    An upload gets a place in any case: its client has sent a lot, and writes wait in a queue of their own.
+    An upload always gets a slot: its client has already sent a lot, and writes wait in their own queue.
     """
 
     def __init__(self, receive: Receive, waits: Waits, place: Place, limit: int, is_upload: bool) -> None:
@@ -199,7 +199,7 @@ class Body:
         self._is_upload = is_upload
 
     async def __call__(self) -> Message:
-        if self._place.is_taken:  # what comes now is the end of the connection
+        if self._place.is_taken:  # the body has arrived: the next message is the end of the connection
             return await self._receive()
         message = await self._waits.message(self._receive)
         if message["type"] == "http.request":
@@ -223,34 +223,34 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
-_PROBES = ("/healthz", "/readyz")  # by whatever name
+_PROBES = ("/healthz", "/readyz")  # allowed with any Host header
 _OPEN_TO_ALL = ("/openapi.json", "/docs", "/favicon.ico", "/")
 _CHANGING = ("POST", "PUT", "PATCH", "DELETE")
 _UPLOAD = "/documents"
-_LOOK = 0.2  # seconds after which a request's client may have hung up
+_LOOK = 0.2  # seconds after which to check whether a request's client has disconnected
 log = logging.getLogger("vizsla.server")
 
 
 def no_deadline(scope: Scope) -> None:
-    """Let a request take as long as it takes."""
+    """Remove the deadline of a request."""
     scope["vizsla.timeout"].reschedule(None)
 
 
 @contextmanager
 def _ending_with_client(receive: Receive, place: Place, timeout: asyncio.Timeout) -> Iterator[None]:
-    """End a request at once when its client has hung up. That is looked for when it has taken some time."""
+    """Cancel a request when its client has disconnected, which is checked once it has taken some time."""
     loop = asyncio.get_running_loop()
     watching: asyncio.Task[None] | None = None
 
     async def watch() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        if timeout.when() is not None:  # an upload that has arrived is written, whoever waits
+        if timeout.when() is not None:  # an upload that has arrived is written even if its client is gone
             timeout.reschedule(loop.time())
 
     def begin() -> None:
         nonlocal watching
-        if place.is_taken:  # its body has arrived: what comes now is the end of the connection
+        if place.is_taken:  # its body has arrived: the next message is the end of the connection
             watching = loop.create_task(watch())
 
     timer = loop.call_later(_LOOK, begin)
@@ -285,7 +285,7 @@ class Gate:
             return
         started = time.perf_counter()
         answered = _Answered(send)
-        if scope["method"] == "HEAD":  # as GET; the body is left out when it is sent
+        if scope["method"] == "HEAD":  # handled like GET, but the body is not sent
             scope = {**scope, "method": "GET"}
         place = Place(self._service)
         try:
@@ -295,7 +295,7 @@ class Gate:
                 body = Body(receive, self._waits, place, self._body_limit(scope), _is_upload(scope))
                 with _ending_with_client(receive, place, timeout):
                     await self._app(scope, body, answered)
-        except asyncio.CancelledError:  # the server ends, and has waited as long as it does
+        except asyncio.CancelledError:  # the server is stopping, and its grace period is over
             await answered.refuse(UnavailableError("the server is being stopped; try again later"))
         except TimeoutError:
             await answered.refuse(self._too_late(scope, place))
@@ -304,15 +304,15 @@ class Gate:
         except HTTPException as e:
             await answered.refuse(_refusal(e))
         except Exception:
-            if not answered.is_error:  # else it was logged where it was answered
-                log.exception("a request ended with an error that nobody expected")
-            await answered.refuse(RequestError("the server made a mistake; its log tells more", 500))
+            if not answered.is_error:  # otherwise it has been logged already
+                log.exception("a request ended with an unexpected error")
+            await answered.refuse(RequestError("an unexpected error occurred in the server; see its log", 500))
         finally:
             place.leave()
             self._record(scope, answered.status, time.perf_counter() - started)
 
     def _public(self, error: VizslaError, scope: Scope) -> RequestError:
-        """An error as clients may see it, without paths of this machine."""
+        """The public form of an error, without paths of this machine."""
         hosted = self._service.hosting.indexes.get(scope.get("path_params", {}).get("index", ""))
         return public_error(error, hosted)
 
@@ -322,7 +322,7 @@ class Gate:
         return RequestError(f"this took more than {self._limits.seconds:g} seconds; ask for less", 504)
 
     def _admit(self, scope: Scope, place: Place) -> None:
-        """Refuse a request before anything is done for it. One without a body takes its place."""
+        """Check a request before anything is done for it. A request without a body takes its slot here."""
         headers = dict(scope["headers"])
         path, method = scope["path"], scope["method"]
         if path in _PROBES:
@@ -341,12 +341,12 @@ class Gate:
             place.take()
 
     def _check_host(self, headers: dict[bytes, bytes]) -> None:
-        """Refuse names that are not ours: a foreign page may have given its own name the address of this machine."""
+        """Refuse foreign host names, against DNS rebinding: a site may let its name resolve to this machine."""
         if self._hosts:
             host = headers.get(b"host", b"").decode("latin-1").lower()
             name = host if host.endswith("]") else host.rpartition(":")[0] or host
             if name not in self._hosts:
-                raise RequestError("this server is not called by this name; name it with --allow-host", 421)
+                raise RequestError("this server does not serve this host name; add it with --allow-host", 421)
 
     def _check_origin(self, headers: dict[bytes, bytes]) -> None:
         """Refuse changes that the page of another site sends."""
@@ -386,7 +386,7 @@ def _refusal(error: HTTPException) -> RequestError:
 
 
 class _Answered:
-    """Sends an answer, with the headers that all have, and remembers its status."""
+    """Sends a response with the common headers, and remembers its status."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -1,4 +1,4 @@
-"""The indexes of a server: opened, kept fresh, and said to be unavailable while they cannot be read."""
+"""The indexes of a server: opened, refreshed, and reported as unavailable while they cannot be read."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from vizsla.server.settings import Settings
 
 T = TypeVar("T")
 POLL = 0.25
-"""Seconds between two looks at the newest commit of an index."""
+"""Seconds between two checks for a new commit of an index."""
 WRITE_MEMORY = 256 << 20
-"""Bytes that documents may take in memory before they are written as a segment."""
+"""The memory in bytes for documents before they are written as a segment."""
 _RETRY = 2.0  # seconds between two attempts to open an index that cannot be read
 _CLUSTERS = ("qdrant://", "qdrants://")
 
@@ -38,24 +38,24 @@ def is_cluster(location: str) -> bool:
 
 
 def open_served(location: str, memory: int) -> SearchableCollection:
-    """The index in a folder, or the collection at an address; `memory`: what writing to a folder may take."""
+    """The index in a folder, or the collection at an address; `memory`: bytes that writing to an index may use."""
     if is_cluster(location):
         return open_location(location)  # type: ignore[return-value]
     return Index.open(Path(location).absolute(), memory=memory)
 
 
 class Hosted:
-    """One index that is served. It sees new commits within a second, also when its folder is replaced.
+    """A served index. It sees new commits within a second, even if its folder is replaced.
 
-    An index that was readable and no longer is (its folder is gone, or a commit of it is damaged) stays searchable as
-    it was, and `problem` says what is wrong. One that never was readable is unavailable.
+    An index that can no longer be read (its folder is gone, or a commit is damaged) stays searchable in its last state,
+    and `problem` says what is wrong. One that was never readable is unavailable.
     """
 
     def __init__(self, name: str, folder: str, settings: Settings) -> None:
         self.name = name
         self.location = folder
         self.folder = Path(f"{name}.cluster" if is_cluster(folder) else folder).absolute()
-        """The folder of the index, beside which the server keeps what is its own; a collection in Qdrant has none."""
+        """The folder of the index, beside which the server keeps its own files; a collection in Qdrant has none."""
         self.problem: str | None = None
         self._settings = settings
         self._index: SearchableCollection | None = None
@@ -99,7 +99,7 @@ class Hosted:
         return self._facets[1]
 
     def open(self) -> None:
-        """Open the index, or see its newest commit. What is wrong is kept in `problem`."""
+        """Open the index, or switch to its newest commit; an error is stored in `problem`."""
         with self._turn:
             try:
                 if self._index is None:
@@ -126,7 +126,7 @@ class Hosted:
         self.open()
 
     def sentence(self, error: BaseException) -> str:
-        """What an error says, without paths of this machine; a mistake in a query is shown in its place."""
+        """The message of an error, without paths of this machine; a syntax error in a query is shown in context."""
         if isinstance(error, QuerySyntaxError):
             return harmless(str(error), lines=True)
         return without_paths(str(error).replace(self.location, self.name), self.name, self.folder)
@@ -182,7 +182,7 @@ class Hosting:
 
 
 def public_error(error: VizslaError, hosted: Hosted | None) -> RequestError:
-    """An error as clients may see it: a status, and a sentence without paths of this machine."""
+    """The public form of an error: a status, and a sentence without paths of this machine."""
     sentence = without_paths(str(error)) if hosted is None else hosted.sentence(error)
     status = status_of(error)
     if isinstance(error, RequestError):
@@ -198,7 +198,7 @@ def check_hosting(settings: Settings) -> Mapping[str, dict[str, Any]]:
     for name, folder in settings.indexes.items():
         with open_served(folder, WRITE_MEMORY) as index:
             facts[name] = index.info()
-            index.search_many(["a word", "another"], 1)  # loads, once for all workers, what is not loaded yet
+            index.search_many(["a word", "another"], 1)  # warm up once, for all workers
     for name, expression in settings.models.items():
         _named_model(name, expression)
     for folder in settings.rerankers.values():

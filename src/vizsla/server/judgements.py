@@ -1,8 +1,7 @@
-"""Judgements that people make on the page: a file of the server's own, and the measures of models on them.
+"""Relevance judgements from the search page, in a file of the server, and the measures of models on them.
 
-The file is a small SQLite database beside the index, never in it. Every call opens it, does one transaction and
-closes it, so that threads, worker processes and forks need not know of each other. A judgement is on disk when `set`
-returns.
+The file is a small SQLite database beside the index, never inside it. Every call opens it, runs one transaction and
+closes it, so that threads, worker processes and forks need no coordination. A judgement is on disk when `set` returns.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from vizsla.runs.retriever import check_count, query_with_words
 BEST_GRADE = 3
 """Grades go from 0, judged and not relevant, to this."""
 SHOWN = 10
-"""How many of a model's first documents are looked at for the share that nobody judged."""
+"""The depth at which the share of unjudged documents is computed."""
 
 _APPLICATION = 0x567A4A67  # "VzJg", which marks the file as ours
 _VERSION = 1
@@ -52,7 +51,7 @@ class JudgementsError(VizslaError):
 
 @dataclass(frozen=True)
 class JudgedQuery:
-    """A query that somebody judged documents for: its id, its text, and the grade of each document."""
+    """A judged query: its id, its text, and the grade of each judged document."""
 
     qid: str
     query: str
@@ -72,8 +71,8 @@ class JudgedQuery:
 class Judgements:
     """Which documents people found relevant to which queries, in a file that is created with the first judgement.
 
-    A query is known by its text: the same words with other spaces between them, or with accents composed in another
-    way, are the same query. It keeps its id (q1, q2, ...), also when all its judgements are taken back.
+    A query is identified by its text: differences in white space and Unicode normalisation are ignored. It keeps its id
+    (q1, q2, ...), even if all its judgements are removed.
 
     >>> import tempfile
     >>> judgements = Judgements(Path(tempfile.mkdtemp(), "judgements.db"))
@@ -93,7 +92,7 @@ class Judgements:
             raise JudgementsError(self.path, "cannot have a name with a NUL in it")
 
     def set(self, query: str, doc_id: str, grade: int | None) -> int:
-        """Give a document a grade for a query, or forget its grade (None); returns how many the query has then."""
+        """Set a document's grade for a query, or remove it (None); returns how many grades the query then has."""
         text, document = query_key(query), document_id(doc_id)
         check_grade(grade)
         if grade is None and not self._exists():
@@ -170,14 +169,14 @@ class Judgements:
             return
         with inside_sqlite(), self._plain_errors("cannot be read"), closing(self._connect("rw")) as db:
             db.execute("BEGIN")
-            yield None if self._is_new(db) else db  # new: the first judgement was not finished
+            yield None if self._is_new(db) else db  # new: the first judgement was interrupted
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """The database in a transaction that is on disk when it ends; the tables are made if there are none."""
         self._make_folder()
         with inside_sqlite(), self._plain_errors("cannot be written"), closing(self._connect("rwc")) as db:
-            db.execute("PRAGMA synchronous=EXTRA")  # the end of the journal is on disk, too
+            db.execute("PRAGMA synchronous=EXTRA")  # also sync the deletion of the journal
             db.execute("BEGIN IMMEDIATE")
             if self._is_new(db):
                 for statement in (*_SCHEMA.split(";\n")[:-1], f"PRAGMA user_version={_VERSION}"):
@@ -212,7 +211,7 @@ class Judgements:
 
     @contextmanager
     def _plain_errors(self, doing: str) -> Iterator[None]:
-        """Errors of SQLite become one sentence."""
+        """Translate errors of SQLite into one sentence."""
         try:
             yield
         except sqlite3.Error as e:
@@ -228,21 +227,21 @@ _PROBLEMS = {
     "SQLITE_READONLY": "or its folder cannot be written to; check their permissions",
     "SQLITE_CANTOPEN": "cannot be opened; check the permissions of its folder",
     "SQLITE_PERM": "cannot be opened; check the permissions of its folder",
-    "SQLITE_NOTADB": "is something else, or its start is damaged; name another file, or bring back a copy",
-    "SQLITE_CORRUPT": "is damaged; bring back a copy, or name another file",
-    "SQLITE_ERROR": "is damaged, since its tables are not those of judgements; bring back a copy",
+    "SQLITE_NOTADB": "is something else, or its start is damaged; name another file, or restore a backup",
+    "SQLITE_CORRUPT": "is damaged; restore a backup, or name another file",
+    "SQLITE_ERROR": "is damaged, since its tables are not those of judgements; restore a backup",
 }
 
 
 def query_key(query: str) -> str:
-    """The text that a query is known by: composed characters (NFC), single spaces, else as it was typed.
+    """The text that identifies a query: in NFC with single spaces, otherwise as it was typed.
 
     >>> query_key("  cafe\u0301 au\\tlait ")
     'café au lait'
     """
     text = " ".join(unicodedata.normalize("NFC", query_with_words(query)).split())
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise VizslaError("the query has half of a surrogate pair in it, which cannot be stored")
+        raise VizslaError("the query contains a lone surrogate, which cannot be stored")
     return text
 
 
@@ -255,18 +254,18 @@ def check_grade(grade: object) -> None:
 
 @dataclass(frozen=True)
 class MeasuredModel:
-    """A model's measures on the judged queries: the means, the value of each query, and the share nobody judged."""
+    """A model's measures on the judged queries: the means, the value of each query, and the unjudged share."""
 
     model: str
     mean: dict[str, float]
     per_query: dict[str, dict[str, float]]
     unjudged: float
-    """How much of the first 10 documents of all queries together nobody judged for their query, from 0 to 1."""
+    """The share of unjudged documents in the top 10 of all queries, from 0 to 1."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What several models reach on the judged queries."""
+    """The measures of several models on the judged queries."""
 
     queries: int
     measures: list[str]
@@ -281,18 +280,18 @@ def measures(
 ) -> Measured:
     """Search the judged queries with every retriever, and compute the measures of what it finds.
 
-    A document that nobody judged counts as not relevant, as everywhere in evaluation. Somebody who judged the results
-    of one model only has therefore measured that model fairly and the other one too low. `unjudged` tells how much of
-    each model's first 10 this concerns; below a few percent for all of them, figures can be compared.
+    An unjudged document counts as not relevant, as is usual in evaluation. If only the results of one model were
+    judged, the measures of the others are therefore too low. `unjudged` is the share of each model's top 10 that this
+    concerns; if it is below a few percent for all models, they can be compared.
 
-    Figures are those of trec_eval with -c: a query whose judged documents are all irrelevant counts, with 0 for every
+    Figures are those of trec_eval with -c: a query whose judged documents are all irrelevant counts as 0 for every
     model. Such queries lower all means and do not change which model is better.
     """
     wanted = parse_measures(measures)
     depth = check_count(depth, "the depth of a measurement")
     deep = next((m for m in wanted if m.cutoff is not None and m.cutoff > depth), None)
     if deep is not None:
-        raise VizslaError(f"{deep} looks at {deep.cutoff:,} documents; ask for a depth of {deep.cutoff:,} or more")
+        raise VizslaError(f"{deep} needs {deep.cutoff:,} documents; choose a depth of {deep.cutoff:,} or more")
     if not retrievers:
         raise VizslaError("no model was named; name at least one to measure")
     judged = judgements.queries()
@@ -307,7 +306,7 @@ def measures(
 def _measure(
     name: str, retriever: Retriever, texts: Mapping[str, str], qrels: Qrels, measures: Sequence[Measure], depth: int
 ) -> MeasuredModel:
-    # Query ids are made here, so that a document of the same id is a document like others: own ids are kept.
+    # Query ids are generated here, so a document with the same id is not the query itself and must not be excluded.
     run = retrieve(retriever, texts, max(depth, SHOWN), own_ids=True)
     figures = evaluate(run.top(depth), qrels, measures, "trec")
     per_query = {qid: {m: values[qid] for m, values in figures.by_query.items()} for qid in texts}

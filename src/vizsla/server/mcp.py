@@ -45,18 +45,18 @@ def mcp_server(hosting: Hosting, *, polls: bool = False) -> MCPServer[Any]:
 class McpApp:
     """The tools as an ASGI application: streamable HTTP, without sessions, each answer one piece of JSON.
 
-    It keeps nothing between requests, so any of several worker processes may answer. It is made at the first request,
-    which takes seconds, and needs no lifespan of its own. Give it to a route that takes any method, and close it when
-    the application stops:
+    It keeps no state between requests, so any worker process may answer. It is created at the first request, which
+    takes seconds, and needs no lifespan of its own. Use it in a route for all methods, and close it when the
+    application stops:
 
         tools = McpApp(lambda: mcp_server(hosting))
         app.router.routes.append(Route("/mcp", endpoint=tools))
         ...
         await tools.close()  # at the end of the lifespan
 
-    `hosts`: the names that requests may have in their header `Host`, with any port, beside those of this machine;
-    browsers may send requests from pages of these hosts. This keeps the pages of strangers out, who let a name of
-    theirs point to this machine. None: any host, for a server that checks this itself.
+    `hosts`: the names that are allowed in the header `Host`, with any port, besides those of this machine; browsers may
+    send requests from pages of these hosts. This protects against DNS rebinding, in which a foreign site lets its name
+    resolve to this machine. None: any host, for a server that checks this itself.
     """
 
     def __init__(self, make: Callable[[], MCPServer[Any]], hosts: Sequence[str] | None = ()) -> None:
@@ -81,14 +81,14 @@ class McpApp:
         await manager.handle_request(scope, receive, send)
 
     async def close(self) -> None:
-        """End what requests have left behind; to be awaited in the loop that served them."""
+        """Release the resources of requests; must be awaited in the loop that served them."""
         if self._owner is not None and self._stop is not None:
             self._stop.set()
             await self._owner
         self._manager = self._owner = self._stop = None
 
     async def _started(self) -> Any:
-        """The SDK's session manager, running. Whoever enters its context must leave it: a task of our own."""
+        """The SDK's running session manager, in its own task, since one task must enter and leave its context."""
         if self._manager is not None:
             return self._manager
         self._starting = self._starting or asyncio.Lock()
@@ -140,9 +140,9 @@ def _security(hosts: Sequence[str] | None) -> Any:
 
 
 def serve_stdio(server: MCPServer[Any]) -> None:
-    """Serve a client over standard input and output, until it closes them or a signal asks to stop.
+    """Serve a client over standard input and output, until it closes them or a signal stops the program.
 
-    Nothing else is written to standard output meanwhile: what prints there goes to standard error.
+    Everything else that is printed to standard output in the meantime goes to standard error.
     """
     import anyio
 
@@ -176,7 +176,7 @@ async def _serve_stdio(server: MCPServer[Any]) -> None:
 class _Lines:
     """The lines of a file descriptor, to be iterated over in an event loop.
 
-    A thread reads them. It may wait for a line for ever without keeping the process alive, unlike the SDK's own.
+    A daemon thread reads them, which, unlike the SDK's, does not keep the process alive while it waits for a line.
     """
 
     def __init__(self, descriptor: int) -> None:

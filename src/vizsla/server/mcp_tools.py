@@ -26,9 +26,9 @@ TITLE, TEXT = "title", "text"
 SNIPPET = 300
 """About how many characters of a document a search shows."""
 MAX_SNIPPET = 2 * SNIPPET
-"""A snippet ends between words; one of a text without any ends here."""
+"""A snippet ends between words; one of a text without word boundaries ends here."""
 MAX_SHORT = 200
-"""Characters of a field that is shown as a whole; what is longer is read with `get_document`."""
+"""The longest field, in characters, that is shown in full; longer ones are read with `get_document`."""
 _MAX_FIELDS = 20
 
 _described = with_config(ConfigDict(use_attribute_docstrings=True))  # texts under fields are part of the schema
@@ -169,7 +169,7 @@ def short_fields(content: Mapping[str, Any], text_fields: Sequence[str]) -> Fiel
 
 
 def whole_text(document: Document, text_fields: Sequence[str]) -> str:
-    """All of a document that `short_fields` leaves out, beside the title; several fields are headed by their names."""
+    """The long fields of a document, which `short_fields` leaves out; several fields get their names as headings."""
     content = document.content
     texts = {
         name: as_text(value) if is_text(value) else json.dumps(value, ensure_ascii=False)
@@ -386,7 +386,7 @@ class Tools:
 
     @contextmanager
     def _hosted(self, name: str | None) -> Iterator[Hosted]:
-        """An index by name. What goes wrong with it reaches the assistant as one sentence without a path."""
+        """An index by name. Its errors reach the assistant as one sentence without a path."""
         names = list(self._hosting.indexes)
         if name is None and len(names) > 1:
             raise ToolError(f"there are several indexes; name one of them: {', '.join(names)}")
@@ -449,7 +449,7 @@ def make_server(hosting: Hosting, polls: bool) -> MCPServer[Any]:
 
 @contextmanager
 def _logging_left_alone() -> Iterator[None]:
-    """Undo what the constructor of the SDK's server does to the root logger, which is not its own."""
+    """Undo the changes that the constructor of the SDK's server makes to the root logger."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vizsla.server.hosting import Hosting
 
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
-"""The environment variable with the folder where workers leave their figures."""
+"""The environment variable with the folder in which workers store their figures."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SIZES = (1, 2, 4, 8, 16, 32)
@@ -52,7 +52,7 @@ class Metrics:
         self._batches.observe(size)
 
     def update(self, in_flight: int) -> None:
-        """Take the figures of this moment."""
+        """Update the gauges to their current values."""
         self._in_flight.set(in_flight)
         self._memory.set(resident_bytes())
 
@@ -69,7 +69,7 @@ class Metrics:
 
 
 class _Indexes:
-    """The state of the indexes, as the worker sees them that is asked."""
+    """The state of the indexes, as seen by the worker that answers."""
 
     def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting

@@ -1,4 +1,4 @@
-"""The models that a request may name. None of them makes the server read a file that its operator did not name."""
+"""The models that a request may name. None of them can make the server read a file that its operator did not name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vizsla.models.model import MODELS, Part, Sum
 from vizsla.server.errors import RequestError
 from vizsla.spec import Call, Entry, parse_call, parse_sum
 
-MAX_MODELS = 64  # that are kept: binding a model to an index takes longer than a search
+MAX_MODELS = 64  # cached models: binding a model to an index takes longer than a search
 MAX_WHOLE_NUMBER = 1000  # of an option, as in rm3(documents=1000)
 MAX_PARTS = 16
 _HARMLESS_TEXTS = {"variant", "lengths", "namespace"}
@@ -95,7 +95,7 @@ class RequestedModels:
         if not own:
             return []
         names = [entry.name for entry in EXPANDERS if is_open_to_requests(entry)]
-        with suppress(VizslaError):  # its weights, or what runs a network, are not installed
+        with suppress(VizslaError):  # its weights or a runtime are not installed
             general = general_augmenter()
             if any(general.problem(bm25) is None for bm25 in own):
                 names.append(GENERAL)

@@ -28,11 +28,11 @@ from vizsla.errors import VizslaError
 from vizsla.server.app import AppFactory
 from vizsla.server.settings import Settings
 
-_OWN_FILES = 200  # that a worker may have open besides its connections
+_OWN_FILES = 200  # file descriptors that a worker needs besides its connections
 
 
 def max_connections() -> int:
-    """How many connections a worker may have before it has no more files for anything else."""
+    """How many connections a worker may have, so that enough file descriptors are left for everything else."""
     if sys.platform == "win32":
         return 10_000
     import resource
@@ -42,7 +42,7 @@ def max_connections() -> int:
 
 
 def http_protocol(seconds: float) -> type[asyncio.Protocol]:
-    """A protocol for uvicorn that closes a connection whose request's head takes more than so many seconds.
+    """A protocol for uvicorn that closes a connection whose request headers take more than this many seconds.
 
     It also closes connections beyond `max_connections`.
     """
@@ -85,16 +85,16 @@ def http_protocol(seconds: float) -> type[asyncio.Protocol]:
 
 
 GRACE = 20
-"""Seconds in which a server ends when it is stopped."""
+"""The grace period in seconds: how long a server takes to stop at most."""
 CLOSING = 5
-"""Of these, what is left after requests have had theirs; then a worker ends in the middle of whatever it does."""
+"""The part of the grace period that is left after requests were cancelled; then a worker is terminated."""
 _SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"  # read by prometheus_client when it is imported
 _SHORT_LIFE = 5.0  # a worker that ends sooner does not start at once again
 _BACKLOG = 2048
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; a port in use and an unknown host are said in one sentence."""
+    """A listening socket; a port in use or an unknown host is an error of one sentence."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -124,7 +124,7 @@ def url_of(opened: socket.socket) -> str:
 
 
 def serve(settings: Settings, opened: socket.socket, announce: Callable[[], None]) -> None:
-    """Serve until a signal says stop; `announce` is called when requests are answered."""
+    """Serve until a signal stops the server; `announce` is called when it accepts requests."""
     if settings.workers == 1:
         _run_worker(settings, opened, announce)
         return
@@ -146,7 +146,7 @@ def _config(settings: Settings) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """A worker that says when it is ready, and ends some time after a signal whatever its threads do."""
+    """A worker that announces when it is ready, and stops some time after a signal even if threads hang."""
 
     def __init__(self, settings: Settings, announce: Callable[[], None]) -> None:
         super().__init__(_config(settings))
@@ -154,7 +154,7 @@ class _Server(uvicorn.Server):
         self._last_resort: threading.Timer | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to end. What does not end by itself is ended with the process, when the time is over."""
+        """Begin to stop. What has not stopped when the grace period is over is terminated with the process."""
         super().handle_exit(sig, frame)
         if self._last_resort is None:
             self._last_resort = threading.Timer(GRACE, _end_at_once)
@@ -164,7 +164,7 @@ class _Server(uvicorn.Server):
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         super().run(sockets)
         others = [t for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()]
-        if self._last_resort is not None and not others:  # else Python waits for them
+        if self._last_resort is not None and not others:  # with other threads, Python would wait for them
             self._last_resort.cancel()
 
     @contextmanager
@@ -187,10 +187,10 @@ class _Server(uvicorn.Server):
 
 
 def _end_at_once() -> None:
-    """End a worker with a thread that does not end, as one that writes to a disk that does not answer."""
+    """Terminate a worker with a hanging thread, such as one that writes to a disk that does not respond."""
     print(
-        f"A request has not ended {GRACE:g} seconds after the signal to stop; the server ends without it. "
-        "What was committed is there, and what was not is discarded.",
+        f"A request has not finished {GRACE:g} seconds after the signal to stop; the server stops without it. "
+        "Committed changes are kept, others are discarded.",
         file=sys.stderr,
         flush=True,
     )
@@ -207,7 +207,7 @@ def _work(settings: Settings, opened: socket.socket, supervisor: Connection) -> 
 
     def watch() -> None:
         with suppress(EOFError, OSError):
-            supervisor.recv()  # nothing is ever sent: it ends when the supervisor does
+            supervisor.recv()  # nothing is ever sent: this returns when the supervisor has ended
         os.kill(os.getpid(), signal.SIGTERM)
 
     def announce() -> None:
@@ -279,7 +279,7 @@ class _Supervisor:
         lived = time.monotonic() - started
         if self._announce is not None and process.exitcode:
             self._stopping = True
-            raise VizslaError("a worker ended before it could answer; the lines above say why")
+            raise VizslaError("a worker ended before it was ready; the lines above say why")
         print(f"A worker ended (exit code {process.exitcode}); another one starts.", file=sys.stderr, flush=True)
         if lived < _SHORT_LIFE:
             time.sleep(_SHORT_LIFE / 5)

@@ -32,7 +32,7 @@ class QueryText(Answer):
 
 
 class Candidate(Answer):
-    """A document that was found, as Anserini and Pyserini write it."""
+    """A document that was found, in the format of Anserini and Pyserini."""
 
     docid: str
     score: float
@@ -41,7 +41,7 @@ class Candidate(Answer):
 
 
 class Candidates(Answer):
-    """What a search found, as Anserini and Pyserini write it."""
+    """The results of a search, in the format of Anserini and Pyserini."""
 
     api: Literal["v1"]
     index: str
@@ -50,7 +50,7 @@ class Candidates(Answer):
 
 
 class StoredDocument(Answer):
-    """A document, as Anserini and Pyserini write it."""
+    """A document, in the format of Anserini and Pyserini."""
 
     api: Literal["v1"]
     index: str
@@ -74,7 +74,7 @@ class DocumentsAnswer(Answer):
 
 
 class Snippet(Answer):
-    """A part of a field; `matches` are places of matching words, counted in characters."""
+    """A part of a field; `matches` are the character positions of matching words."""
 
     text: str
     matches: list[list[int]]
@@ -83,10 +83,10 @@ class Snippet(Answer):
 
 
 class Explanation(Answer):
-    """A part of a score, and the parts it is the sum of; other fields are facts about it.
+    """A part of a score and its summands; other fields are facts about it.
 
-    A term has the `words` of the query that it comes from. `piece`: it is a piece of them only. `added`: no word of the
-    query makes it; a learned model or query expansion added it.
+    A term has the `words` of the query that it comes from. `piece`: it is only a piece of them. `added`: it comes from
+    no word of the query; a learned model or query expansion added it.
     """
 
     name: str
@@ -165,8 +165,8 @@ class TermCount(Answer):
     term: str
     documents: int
     occurrences: float
-    words: list[str] = Field(description="The words of the text that make the term.")
-    is_piece: bool = Field(description="Whether the term is a piece of these words only.")
+    words: list[str] = Field(description="The words of the text that the term comes from.")
+    is_piece: bool = Field(description="Whether the term is only a piece of these words.")
 
 
 class TermsAnswer(Answer):
@@ -193,7 +193,7 @@ class SuggestAnswer(Answer):
 
 
 class IndexAnswer(Answer):
-    """An index, and what can be asked of it."""
+    """An index and its capabilities."""
 
     name: str
     status: Literal["ready", "stale", "unavailable"]
@@ -209,10 +209,10 @@ class IndexesAnswer(Answer):
     vizsla: str
     write: bool
     judging: bool = Field(description="Whether the server keeps judgements.")
-    may_judge: bool = Field(description="Whether this request's key may judge, or a key can be given that may.")
+    may_judge: bool = Field(description="Whether this request may judge, or could with a suitable key.")
     keys: bool
     limits: dict[str, float]
-    abilities: list[str] = Field(description="What searches may ask for that servers of earlier versions do not know.")
+    abilities: list[str] = Field(description="Features of searches that servers of earlier versions lack.")
     indexes: list[IndexAnswer]
 
 
@@ -248,7 +248,7 @@ class JudgementsAnswer(Answer):
 
 
 class MeasuredModel(Answer):
-    """The measures of one model: means, values by query, and the share of its first 10 that nobody judged."""
+    """The measures of one model: means, values by query, and the share of unjudged documents in its top 10."""
 
     model: str
     mean: dict[str, float]
@@ -265,7 +265,7 @@ class MeasuresAnswer(Answer):
 
 
 class StatusAnswer(Answer):
-    """How the server does."""
+    """The health of the server."""
 
     status: str
     indexes: dict[str, str] | None = None
@@ -282,7 +282,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 ConditionBody = StrictStr | dict[str, Any]
 FilterBody = ConditionBody | Annotated[list[ConditionBody], Field(max_length=100)]
 _CONDITION = 'A condition, as in `year >= 1999 and lang = "en"`, or fields with the values they must have.'
-_FILTER = f"{_CONDITION} Of a list, all must hold."
+_FILTER = f"{_CONDITION} All conditions of a list must hold."
 _MODEL = "A model that reads the same postings, as in `bm25(k1=1.2)`, a part of the index's own, or a served name."
 
 
@@ -306,15 +306,15 @@ class HighlightBody(Body):
 class FacetsBody(Body):
     """Which values are counted."""
 
-    fields: list[StrictStr] = Field(max_length=20, description="May be empty, to count the documents alone.")
+    fields: list[StrictStr] = Field(max_length=20, description="May be empty, to count only documents.")
     over: Literal["all"] | Annotated[StrictInt, Field(ge=1)] = Field(
-        "all", description="`all` counts all documents that match, exactly; a number counts the best so many."
+        "all", description="`all` counts all matching documents exactly; a number counts only that many of the best."
     )
     size: int = Field(10, ge=1, le=1000, description="How many values of a field, the most frequent first.")
 
 
 class ModelChoice(Body):
-    """How queries are scored; the index's own model where nothing is said."""
+    """How queries are scored; by default with the index's own model."""
 
     model: StrictStr | None = Field(None, max_length=1000, description=_MODEL)
     weights: list[Number] | None = Field(None, max_length=16, description="Weights of the parts of the own model.")
@@ -322,7 +322,7 @@ class ModelChoice(Body):
 
 
 class QueryLanguage(Body):
-    """How queries are read; as plain words where nothing is said."""
+    """How queries are parsed; by default as plain words."""
 
     syntax: Literal["lucene"] | None = Field(None, description=_SYNTAX)
 
@@ -333,9 +333,9 @@ class SearchBody(ModelChoice, QueryLanguage):
     query: StrictStr | None = None
     queries: list[StrictStr] | None = None
     like: StrictStr | StrictInt | None = Field(None, description="The id of a document: find others like it.")
-    k: StrictInt = Field(10, description="How many results; 0 for facets alone.")
-    offset: StrictInt = Field(0, description="How many of the best are left out, for paging.")
-    sort: StrictStr | None = Field(None, max_length=200, description="A field to sort all results by; `-year`: down.")
+    k: StrictInt = Field(10, description="How many results; 0 for facets only.")
+    offset: StrictInt = Field(0, description="How many of the best results to skip, for paging.")
+    sort: StrictStr | None = Field(None, max_length=200, description="A field to sort results by; `-year`: descending.")
     collapse: StrictStr | None = Field(None, max_length=200, description="A field: the best result of each value.")
     min_score: Number | None = Field(None, description="Only results with this score or a higher one.")
     filter: FilterBody | None = Field(None, description=_FILTER)
@@ -351,7 +351,7 @@ class SearchBody(ModelChoice, QueryLanguage):
 
 
 class SearchParameters(BaseModel):
-    """The parameters of a search by GET. The first three are Anserini's and Pyserini's, the others Vizsla's own."""
+    """The parameters of a search by GET. The first three are also those of Anserini and Pyserini."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -376,7 +376,7 @@ class ExplainBody(ModelChoice, QueryLanguage):
 
 
 class DocumentsBody(Body):
-    """The documents to give."""
+    """The documents to return."""
 
     ids: list[StrictStr | StrictInt] = Field(max_length=1000)
     generation: StrictInt | None = Field(None, description=_GENERATION)

@@ -32,7 +32,7 @@ _ATTEMPTS = 5
 
 
 class Arrangement(NamedTuple):
-    """Which results are given, and in which order; paging comes after it."""
+    """Which results are returned and in which order, before paging."""
 
     sort: str | None = None
     collapse: str | None = None
@@ -67,7 +67,7 @@ class SearchPlan:
 
     @property
     def key(self) -> Hashable:
-        """What decides the answer, apart from the query."""
+        """Everything but the query that determines the answer."""
         extra = (self.fields, str(self.highlight), self.explain, str(self.facets), self.like)
         how = (
             self.combine,
@@ -90,7 +90,7 @@ class SearchPlan:
     def answers(self, queries: Sequence[str]) -> list[bytes]:
         """The answer to each query, as JSON.
 
-        If a commit comes between the search and a look at what it found, and the document is gone, all is done again.
+        If a commit after the search has deleted a document before it was read, the search is repeated.
         """
         for _ in range(_ATTEMPTS):
             seen = self.hosted.generation
@@ -226,7 +226,7 @@ async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParam
         raise RequestError(f"hits, the number of results, must be 1 or more, not {asked.hits}")
     text = check_query_text(limits, asked.query)
     model = None
-    if asked.model is not None or asked.expand is not None:  # a new name has to be parsed, off the event loop
+    if asked.model is not None or asked.expand is not None:  # parsing a new model must not block the event loop
         model = await service.read(hosted.models.model, asked.model, None, asked.expand)
     condition = parsed_filter(asked.filter)
     plan = SearchPlan(
@@ -300,7 +300,7 @@ def _queries(hosted: Hosted, body: SearchBody, model: Model | None, like: str | 
 
 
 def check_page(limits: Limits, k: int, offset: int) -> None:
-    """Refuse more results than the server gives."""
+    """Refuse more results than the server returns."""
     if k < 0:
         raise RequestError(f"k, the number of results, must be 0 or more, not {k}")
     if k > limits.k:
@@ -354,7 +354,7 @@ class Shortcut:
         found = _PATH.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
         hosted = None if found is None else self._service.hosting.indexes.get(found[1])
         asked = None if hosted is None else _parameters(scope["query_string"])
-        if hosted is None or asked is None:  # the application says what is wrong
+        if hosted is None or asked is None:  # the application reports the error
             await self._app(scope, receive, send)
             return
         scope["vizsla.route"], scope["path_params"] = ROUTE, {"index": hosted.name}

@@ -1,4 +1,4 @@
-"""What the routes of one worker share: its indexes, its threads, its figures."""
+"""The shared state of a worker's routes: its indexes, its threads, its metrics."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Service:
         self.in_flight = 0
         """Requests that are being answered."""
         self._waiting_writes = 0
-        self._stops: dict[Stop, None] = {}  # of what is being read
+        self._stops: dict[Stop, None] = {}  # the stop flags of running reads
         self.batcher: Batcher[bytes] = Batcher(threads, self.metrics.observe_batch)
 
     def start(self) -> None:
-        """Open the indexes, and search each once: the first search loads what others use again."""
+        """Open the indexes, and search each once to warm it up."""
         self.hosting.open()
         for hosted in self.hosting.indexes.values():
             if hosted.is_open:
@@ -51,7 +51,7 @@ class Service:
                     hosted.index.search_many(["a word", "another"], 1)
 
     async def poll(self) -> None:
-        """See new commits, for ever. Slow reads do not delay it, and an error does not end it."""
+        """Look for new commits forever. Slow reads do not delay it, and an error does not end it."""
         while True:
             try:
                 await asyncio.to_thread(self.hosting.poll)
@@ -61,7 +61,7 @@ class Service:
             await asyncio.sleep(POLL)
 
     async def read(self, call: Callable[..., T], *arguments: object) -> T:
-        """What a function gives, called off the event loop. It is stopped when nobody waits for it any more."""
+        """Call a function off the event loop. It is stopped when its result is no longer wanted."""
         stop = Stop()
 
         def work() -> T:
@@ -90,7 +90,7 @@ class Service:
             await asyncio.sleep(0.05)
 
     async def write(self, call: Callable[..., T], *arguments: object) -> T:
-        """What a function that writes gives; a worker writes one thing at a time, and few may wait."""
+        """Call a function that writes; a worker runs one write at a time, and the queue is short."""
         if self._waiting_writes >= MAX_WAITING_WRITES:
             raise RequestError("too many writes are waiting; try again later", 429, {"Retry-After": "5"})
         self._waiting_writes += 1
@@ -104,7 +104,7 @@ class Service:
         return Staging(state_folder(self.settings, hosted.name, hosted.folder) / "staged")
 
     def judgements(self, hosted: Hosted) -> Judgements:
-        """What people said about results of an index."""
+        """The relevance judgements for an index."""
         return Judgements(state_folder(self.settings, hosted.name, hosted.folder) / "judgements.db")
 
     def close(self) -> None:

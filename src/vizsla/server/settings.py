@@ -1,4 +1,4 @@
-"""The settings of a server. Flags come before environment variables, and these before a TOML file."""
+"""The settings of a server. Flags override environment variables, which override a TOML file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vizsla.described import DescriptionError, from_data
 from vizsla.errors import InputError, VizslaError
 
 PREFIX = "VIZSLA_SERVE_"
-"""How names of environment variables begin, as in VIZSLA_SERVE_PORT."""
+"""The prefix of environment variables, as in VIZSLA_SERVE_PORT."""
 KEY_VARIABLES = ("VIZSLA_READ_KEY", "VIZSLA_WRITE_KEY", "VIZSLA_JUDGE_KEY")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _RESERVED = {"indexes"}  # /v1/indexes lists them
@@ -25,7 +25,7 @@ _OTHERS_MAY_READ = stat.S_IRWXG | stat.S_IRWXO
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request may ask for. More is refused with 400, 413, 429 or 504, never cut silently."""
+    """The limits of one request. More is refused with 400, 413, 429 or 504, never silently truncated."""
 
     k: int = 1000
     offset: int = 10_000
@@ -38,11 +38,11 @@ class Limits:
     documents: int = 1_000_000
     line_bytes: int = 16 << 20
     seconds: float = 30.0
-    """To read a request and to answer it. An upload may take longer, as long as bytes arrive."""
+    """The time to read a request and to answer it. An upload may take longer while bytes keep arriving."""
     in_flight: int = 256
-    """Requests that one worker works on at a time; one whose body has not arrived is not among them."""
+    """Requests that one worker processes at a time, not counting those whose bodies have not arrived."""
     bodies: int = 512
-    """Requests whose bodies one worker waits for at a time; beyond it the one that sent nothing for longest ends."""
+    """Requests whose bodies one worker receives at a time; beyond that, the one that was idle longest is dropped."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -52,10 +52,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys of a server. All of them read; `judge` also writes judgements; `write` does everything.
+    """The keys of a server. All of them may read; `judge` may also write judgements; `write` may do everything.
 
-    Without any, whoever reaches the server may read, and write if it serves with --write; judgements are then taken
-    from this machine alone.
+    Without any, every client may read, and write if the server was started with --write; judgements are then accepted
+    only from this machine.
     """
 
     read: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class Settings:
-    """All there is to say about a server."""
+    """All settings of a server."""
 
     indexes: dict[str, str] = field(default_factory=dict)
     """Folders of indexes by the names they are served under."""
@@ -92,7 +92,7 @@ class Settings:
     cors: tuple[str, ...] = ()
     """Origins whose pages may call the server, as in https://example.org; none by default."""
     hosts: tuple[str, ...] = ()
-    """Names by which the server may be called, in the header Host; any by default, see `--allow-host`."""
+    """The host names of the server that the header Host may have; any by default, see `--allow-host`."""
     log_texts: bool = False
     """Whether the access log has queries and ids of documents."""
     access_log: bool = True
@@ -112,7 +112,7 @@ class Settings:
 
 
 def check_name(name: str) -> str:
-    """Refuse a name that would not stand in a URL."""
+    """Refuse a name that cannot be part of a URL."""
     if not _NAME.fullmatch(name) or name in _RESERVED:
         raise VizslaError(
             f"{name!r} cannot be the name of something that is served: use letters, digits, '.', '_' and '-', "
@@ -142,7 +142,7 @@ def index_names(arguments: list[str]) -> dict[str, str]:
 
 
 def read_settings(flags: Mapping[str, Any], file: str | None, environ: Mapping[str, str]) -> Settings:
-    """The settings of a server. Flags come before the environment, the environment before the file.
+    """The settings of a server. Flags override the environment, and the environment overrides the file.
 
     `flags`: fields of `Settings` by name, and `limits` as a mapping; None was not given. `keys` is the file of keys.
     """
@@ -160,7 +160,7 @@ def read_settings(flags: Mapping[str, Any], file: str | None, environ: Mapping[s
 
 
 def check_exposure(settings: Settings) -> Settings:
-    """Refuse a server that anybody could write to, and one that nobody could write to though it should be."""
+    """Refuse a server that everyone could write to, and a writable server without a key to write with."""
     if settings.write and settings.keys and not settings.keys.write:
         raise VizslaError("--write needs a key to write with; add a line 'write KEY' to the file of keys")
     if settings.write and not settings.keys.write and not is_loopback(settings.host):
@@ -278,7 +278,7 @@ def read_keys(file: str) -> Keys:
         reason = e.strerror if isinstance(e, OSError) else "it is not text in UTF-8"
         raise InputError(f"the file of keys cannot be read ({reason})", file=file) from None
     if os.name == "posix" and mode & _OTHERS_MAY_READ:
-        raise InputError("others can read this file of keys; make it yours alone: chmod 600", file=file)
+        raise InputError("other users can read this file of keys; protect it with: chmod 600", file=file)
     found: dict[str, list[str]] = {"read": [], "write": [], "judge": []}
     for number, line in enumerate(lines, 1):
         words = line.split()

@@ -37,12 +37,12 @@ _counter = itertools.count()
 
 
 def state_folder(settings: Settings, name: str, folder: Path) -> Path:
-    """The folder of what the server itself keeps about an index: beside the index, or where the settings say."""
+    """The folder of the server's own files for an index: beside the index, or where the settings say."""
     return Path(settings.state).absolute() / name if settings.state else folder.with_name(folder.name + ".serve")
 
 
 class Staging:
-    """The changes of one index that wait for a commit."""
+    """The staged changes of one index."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -65,7 +65,7 @@ class Staging:
                 os.unlink(file.name)
 
     def keep(self, file: IO[bytes], suffix: str) -> Path:
-        """Keep a complete change until the next commit, also after a crash."""
+        """Keep a complete change until the next commit, even after a crash."""
         file.flush()
         os.fsync(file.fileno())
         target = self.folder / f"{time.time_ns():020d}-{os.getpid()}-{next(_counter)}{suffix}"
@@ -86,7 +86,7 @@ class Staging:
         return sorted(path for path in self.folder.iterdir() if path.name.endswith((ADD, DELETE)))
 
     def discard(self, changes: list[Path]) -> None:
-        """Remove changes that are committed, or not wanted; they do not come back after a crash."""
+        """Remove changes that are committed or discarded, durably: they do not reappear after a crash."""
         for path in changes:
             path.unlink(missing_ok=True)
         if changes:
@@ -94,7 +94,7 @@ class Staging:
 
     @property
     def note(self) -> str:
-        """Under which name an index notes what it holds of these changes: another one for each folder of changes."""
+        """The name of the note in an index that records its committed changes, one for each folder of changes."""
         named = self.folder / "name"
         if not named.exists():
             with self.incoming() as file, contextlib.suppress(FileExistsError):
@@ -107,7 +107,7 @@ class Staging:
 
 
 def cannot_write(error: OSError) -> RequestError:
-    """The answer when the server's own disk refuses: nothing of the request was kept."""
+    """The response to a failed write to the server's own disk: nothing was stored."""
     return RequestError(f"the server cannot store this ({error.strerror or error}); nothing was changed", 507)
 
 
@@ -123,7 +123,7 @@ BODY = "documents"
 
 
 def documents_in(file: Path, limits: Limits) -> Iterator[Document]:
-    """The documents of a file of JSON lines; what is wrong with one is said with the number of its line."""
+    """The documents of a file of JSON lines; errors name the line."""
     source = InputFile(file, BODY, limits.line_bytes, "the server's limit line_bytes allows larger ones")
     for count, (line, record) in enumerate(read_json_lines(source), 1):
         if count > limits.documents:
@@ -166,7 +166,7 @@ def commit(
 ) -> dict[str, Any]:
     """Apply all staged changes, then an upload or a deletion of this request, and commit.
 
-    A change that cannot be applied leaves the index as it was, and what is staged stays there.
+    If a change cannot be applied, the index is not modified and staged changes stay staged.
     """
     totals: dict[str, Any] = {"added": 0, "replaced": 0, "deleted": 0, "empty": []}
     with hosted.index.writer(timeout=limits.seconds) as writer:
@@ -189,12 +189,12 @@ def commit(
         if deletion is not None:
             _delete(writer, hosted, deletion, totals, commit_applied)
         commit_applied()
-        staging.discard(staged)  # before another one may commit, who would apply them a second time
+        staging.discard(staged)  # before another worker can commit and apply them a second time
     return {"index": hosted.name, **totals, "generation": hosted.generation, "committed": True}
 
 
 def _not_committed(writer: AnyWriter, staging: Staging) -> list[Path]:
-    """The staged changes to apply; those that a commit holds, after which a server died, are removed."""
+    """The staged changes to apply; those that were committed before a crash of the server are removed."""
     changes = staging.changes()
     if not changes:
         return []
@@ -227,7 +227,7 @@ def _delete(
     ids = deletion.get("ids")
     if ids is None:
         if writer.has_changes:
-            commit_applied()  # a filter looks at committed documents
+            commit_applied()  # a filter only sees committed documents
         ids = hosted.index.matching_ids(deletion["filter"])
     totals["deleted"] += writer.delete(ids) if ids else 0
 

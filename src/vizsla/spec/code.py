@@ -56,7 +56,7 @@ def _digest_of(module: str) -> str | None:
 def _with_neighbours(file: Path) -> set[Path]:
     """A file and the files that it imports from its folder, directly or through each other."""
     if str(file.resolve().parent) in {sysconfig.get_path(name) for name in ("purelib", "platlib")}:
-        return {file}  # beside it are all installed packages
+        return {file}  # its folder holds all installed packages
     found, waiting = {file}, [file]
     while waiting:
         for name in _imported(waiting.pop()):
@@ -69,10 +69,10 @@ def _with_neighbours(file: Path) -> set[Path]:
 
 
 def _imported(file: Path) -> Iterator[str]:
-    """The first part of the name of each module that a file imports, but for Python's and Vizsla's own."""
+    """The top-level name of each module that a file imports, except those of Python and Vizsla."""
     try:
         nodes = list(ast.walk(ast.parse(file.read_bytes())))
-    except (SyntaxError, ValueError):  # not written in Python
+    except (SyntaxError, ValueError):  # not valid Python
         return
     for node in nodes:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

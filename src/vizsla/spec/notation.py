@@ -21,7 +21,7 @@ from vizsla.errors import VizslaError
 from vizsla.numbers import number_text, short
 
 MAX_DEPTH = 50
-"""Brackets inside brackets."""
+"""The maximum nesting depth of brackets."""
 MAX_TERMS = 10_000
 _BLANKS = re.compile(r"\s*")
 _BRACKET = re.compile(r"[()]")
@@ -93,7 +93,7 @@ def parse_sum(text: str, what: str, example: str) -> list[WeightedCall]:
 
 
 def parse_options(options: str, text: str) -> dict[str, str]:
-    """Options by name, each value still a text; `text` is what they stand in, for messages.
+    """Options by name, with unparsed values; `text` is the whole call, for messages.
 
     >>> parse_options("k1=1.2, fields=title/text", "bm25(k1=1.2, fields=title/text)")
     {'k1': '1.2', 'fields': 'title/text'}
@@ -184,7 +184,7 @@ def _call_at(text: str, at: int, what: str, example: str) -> tuple[Call, int]:
 
 
 def _closing_bracket(text: str, start: int, what: str) -> int:
-    """The character behind the bracket that closes the one at `start`."""
+    """The position after the bracket that closes the one at `start`."""
     depth = 0
     for bracket in _BRACKET.finditer(text, start):
         depth += 1 if bracket[0] == "(" else -1

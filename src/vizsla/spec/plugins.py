@@ -1,4 +1,4 @@
-"""Files and packages of others that register something: models, fusions, locations, ..."""
+"""Plugins: third-party files and packages that register models, fusions, locations, ..."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def load_plugins() -> None:
         for name in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
             _load_once(f"{name} in {VARIABLE}", partial(_load, name))
         if GROUP not in _loaded:
-            from importlib.metadata import entry_points  # takes a while to import, and to look
+            from importlib.metadata import entry_points  # slow to import and to search
 
             _loaded.add(GROUP)
             _points.extend(entry_points(group=GROUP))
@@ -65,7 +65,7 @@ def _load(name: str) -> None:
 
 def _load_file(file: Path) -> None:
     if not file.is_file():
-        raise VizslaError(f"{file}: this file does not exist, which {VARIABLE} names as a plugin")
+        raise VizslaError(f"{file}: this file does not exist; {VARIABLE} names it as a plugin")
     digest = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:8]
     module_name = f"vizsla_plugin_{file.stem}_{digest}"
     spec = util.spec_from_file_location(module_name, file)

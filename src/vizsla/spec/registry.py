@@ -1,4 +1,4 @@
-"""Registries: everything that has a name and options says so in its own file.
+"""Registries: everything that has a name and options registers itself in its own file.
 
     MODELS = Registry[Model]("model", package="vizsla.models", example="bm25(k1=1.2, b=0.75)")
 
@@ -142,8 +142,8 @@ class Registry(Generic[T]):
     ) -> None:  # fmt: skip
         """`more`: another package, in a higher layer, whose modules register in it, too.
 
-        `first`: modules of `package` whose names come first when all are listed; those of others follow by module.
-        `separator`: `:` for things whose one option is written behind a colon, as in `stop:german`."""
+        `first`: modules of `package` whose names are listed first; the others follow in the order of their modules.
+        `separator`: `:` for things whose one option is written after a colon, as in `stop:german`."""
         self.what = what
         self.example = example
         self._separator = separator
@@ -192,7 +192,7 @@ class Registry(Generic[T]):
         return entry
 
     def usage(self, name: str) -> str:
-        """How something is written with its first option."""
+        """An example of the notation: a name with its first option."""
         entry = self[name]
         if not entry.options:
             return name
@@ -228,5 +228,5 @@ class Registry(Generic[T]):
                 for module in places:
                     import_module(module)
                 order = sorted(self._entries.values(), key=lambda e: places.get(e.module, len(places)))
-                self._entries = {entry.name: entry for entry in order}  # whatever was imported before
+                self._entries = {entry.name: entry for entry in order}  # whichever modules were imported first
                 self._loaded = True

@@ -58,8 +58,8 @@ class Analyzer:
         return [term for terms in self.terms_by_word(text) for term in terms]
 
     def terms_by_word(self, text: str) -> list[tuple[str, ...]]:
-        """The terms of each word, none for a word that is dropped; where words depend on their neighbours, each term
-        is a word by itself.
+        """The terms of each word, none for a word that is dropped. If the analyzer does not work word by word, each
+        term counts as a word.
 
         >>> Analyzer.parse("lucene-english").terms_by_word("state of the art")
         [('state',), (), (), ('art',)]
@@ -76,7 +76,7 @@ class Analyzer:
 
     @cached_property
     def _terms_by_word(self) -> dict[str, tuple[str, ...]] | None:
-        """The terms of words met so far, since queries share their words; None if words depend on their neighbours."""
+        """A cache of the terms of words, since queries share words; None if words depend on their neighbours."""
         return {} if self.works_word_by_word else None
 
     def _learned(self, words: Sequence[str], known: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

@@ -153,7 +153,7 @@ def compile_expression(expression: Expression, class_count: int) -> Automaton:
 
 
 def _smallest(transitions: np.ndarray, accepting: np.ndarray) -> Automaton:
-    """The same language with as few states as can be: split states apart until none differ (Moore)."""
+    """The minimal automaton for the same language, by partition refinement (Moore)."""
     group = np.where(accepting, 2, 0)
     group[START] = 1 + 2 * accepting[START]
     count = 0

@@ -157,7 +157,7 @@ def _longest(length: str) -> TermChange:
     except ValueError:
         limit = 0
     if limit < 1:
-        raise VizslaError(f"the filter 'longest' wants a number of characters, as in longest:64, not {short(length)}")
+        raise VizslaError(f"the filter 'longest' takes a number of characters, as in longest:64, not {short(length)}")
     return lambda terms: [t if len(t) <= limit else None for t in terms]
 
 
@@ -229,7 +229,7 @@ def _characters(token: Token) -> list[Token]:
 
 
 def parse_token_filter(text: str) -> TokenFilter:
-    """A token filter from its text form, a name and perhaps an option behind a colon.
+    """A token filter from its text form: a name, optionally with a colon and an option.
 
     >>> stop = parse_token_filter("stop:lucene-english")
     >>> str(stop), stop.terms(["the", "dog"])
@@ -262,5 +262,5 @@ def register_filter(name: str, function: Callable[[str], str | None]) -> None:
     def make() -> TokenFilter:
         return TokenFilter(name, terms=lambda terms: [function(term) for term in terms])
 
-    make.__module__ = getattr(function, "__module__", None) or "builtins"  # a name of another module is not replaced
+    make.__module__ = getattr(function, "__module__", None) or "builtins"  # never replaces that of another module
     TOKEN_FILTERS.register(name, help=function.__doc__ or "A filter of your own.")(make)

@@ -74,14 +74,14 @@ class Lexicon:
         return scan.count_numbers(numbers, ends, len(self.terms))
 
     def count_code_points(self, codes: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """As `count`, of texts as code points: text i is codes[bounds[i]:bounds[i + 1]]. Words must stand alone."""
+        """As `count`, of texts as code points: text i is codes[bounds[i]:bounds[i + 1]]. Needs `works_word_by_word`."""
         assert self._forms is not None
         return self._forms.number(codes, bounds).counts(len(self.terms))
 
     def sequences(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """As `encode`, with -1 in the place of each word that the analyzer drops, such as a stop word.
 
-        Where an analyzer looks at more than single words, nothing stands in these places.
+        An analyzer that does not work word by word gives no -1 for dropped words.
 
         >>> from vizsla.text import Analyzer
         >>> Lexicon(Analyzer.parse("lucene-english")).sequences(["state of the art"])[0].tolist()
@@ -92,7 +92,7 @@ class Lexicon:
         return self._forms.number(*_code_points(texts)).terms(keep_dropped=True)
 
     def number(self, term: str) -> int:
-        """The number of a term, a new one for a term that was never met."""
+        """The number of a term; an unknown term gets the next number."""
         number = self._numbers.setdefault(term, len(self.terms))
         if number == len(self.terms):
             self.terms.append(term)
@@ -121,7 +121,7 @@ class _Forms:
     one batch. English text has about one new form in a hundred words, soon far fewer.
 
     Several threads may number words at a time. They read the table while one of them, which holds the lock, adds forms
-    to it. Who does not see a form yet takes it for a new one, and finds out under the lock.
+    to it. A thread that does not see a form yet treats it as new, and looks it up again under the lock.
     """
 
     def __init__(self, analyzer: TermAnalyzer, lexicon: Lexicon) -> None:
@@ -142,7 +142,7 @@ class _Forms:
         self._most = 0
 
     def number(self, codes: np.ndarray, bounds: np.ndarray) -> scan.NumberedWords:
-        """The words of texts by their forms, whose terms are known then."""
+        """The words of texts as form numbers; new forms are added, so that the terms of all forms are known."""
         words, ends = np.empty(codes.size, np.int32), np.empty(bounds.size - 1, np.int64)
         state = np.zeros(4, np.int64)
         slots, tags, places = (
@@ -192,8 +192,8 @@ class _Forms:
     def _make_room(self, short: int, forms: int, characters: int) -> None:
         """Have room for more forms, `short` of them with a key.
 
-        Threads that read the tables go on with those they have. They do not see forms that are added to the new arena,
-        since they have the old slots, too.
+        Threads that are reading keep the old tables. They do not see forms that are added to the new arena, since their
+        old slots do not refer to them.
         """
         shorts, slots, arena = self._table
         self._shorts += short
@@ -234,9 +234,10 @@ def _doubled(array: np.ndarray) -> np.ndarray:
 
 @njit
 def _next_form(codes, at, end, plain, classes, transitions, accepting, longest):
-    """As `next_word`, with the key of the word; a state that a run of plain characters keeps is looked at once.
+    """As `next_word`, and also returns the key of the word; runs of plain characters in one state take a fast path.
 
-    The key of up to seven plain characters is their number and they themselves, a byte each; others have the key 0.
+    The key of a word of up to seven plain characters is its length and its characters, a byte each; other words have
+    the key 0.
     """
     while at < end:
         state = np.int64(1)
@@ -310,9 +311,9 @@ def _same(codes, at, stop, others, start):
 
 @njit
 def _find_form(codes, at, stop, key, tag, shorts, slots, arena):
-    """The number of a known form; -1 if it is not there. Another thread may add forms meanwhile.
+    """The number of a known form; -1 if it is not found. Another thread may add forms at the same time.
 
-    What it adds may be seen in any order: a form of which a part is not seen yet counts as one that is not there.
+    Its writes may become visible in any order: a form that is only partly visible counts as not found.
     """
     if key != 0:
         mask = shorts.shape[0] - 1

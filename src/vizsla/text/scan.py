@@ -14,7 +14,7 @@ import numpy as np
 from vizsla.kernels import njit, njit_inlined
 from vizsla.text.words import Segmenter
 
-for _encoding in ("utf-16-le", "utf-32-le"):  # else the first search imports them, and a child forked meanwhile hangs
+for _encoding in ("utf-16-le", "utf-32-le"):  # now: a fork during a later import would hang the child
     codecs.lookup(_encoding)
 
 
@@ -122,7 +122,7 @@ class NumberedWords:
     def terms(self, *, keep_dropped: bool) -> tuple[np.ndarray, np.ndarray]:
         """Every form replaced by its terms, which may be 0, 1 or several, and where each text's end.
 
-        With `keep_dropped`, a form without terms becomes -1, so that the others keep their distance.
+        With `keep_dropped`, a form without terms becomes -1, so that the positions of the others do not change.
         """
         out_ends = np.empty(self.ends.size, np.int64)
         size = _count_terms(self.words, self.new_forms, self.piece_ends, keep_dropped)

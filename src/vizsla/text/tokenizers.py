@@ -78,8 +78,8 @@ class WordPiece(Tokenizer):
     """The tokenizer in a tokenizer.json, special tokens left out.
 
     It is known by the hash of its file's content. BERT's kind (a lower-casing or cased BertNormalizer before a
-    BertPreTokenizer) is worked on word by word, which is many times faster and gives the same pieces; not so where
-    tokens were added to it that words do not tell, such as some of several words.
+    BertPreTokenizer) is applied word by word, which is many times faster and gives the same pieces. This is not
+    possible with added tokens that cannot be recognised in single words, such as tokens of several words.
     """
 
     def __init__(self, content: bytes, origin: str) -> None:
@@ -92,7 +92,7 @@ class WordPiece(Tokenizer):
             openers = _openers(settings.get("added_tokens") or []) if self.is_bert else None
             self.segmenter = None if openers is None else words.bert_pieces(openers)
         except (ValueError, AttributeError, TypeError, KeyError):
-            raise InputError("this is no tokenizer.json", file=origin) from None
+            raise InputError("this is not a tokenizer.json", file=origin) from None
 
     def __str__(self) -> str:
         return f"wordpiece:{self.sha256[:12]}.json"
@@ -111,14 +111,14 @@ class WordPiece(Tokenizer):
         try:
             tokenizer = library.Tokenizer.from_buffer(self.content)
         except Exception as e:  # the library raises plain Exception
-            raise InputError(f"this is no tokenizer.json ({e})", file=self._origin) from None
+            raise InputError(f"this is not a tokenizer.json ({e})", file=self._origin) from None
         tokenizer.no_truncation()
         tokenizer.no_padding()
         return tokenizer
 
     def tokens(self, text: str) -> list[Token]:
         e = self._tokenizer.encode(_valid(text), add_special_tokens=False)
-        # By their numbers, since an added token is otherwise named as it stands in the text.
+        # By their ids: the library would return an added token as it is spelled in the text.
         return [Token(self.vocabulary[i], a, b) for i, (a, b) in zip(e.ids, e.offsets, strict=True)]
 
     def split(self, pieces: Sequence[str]) -> tuple[list[str], list[int]]:
@@ -140,7 +140,7 @@ class WordPiece(Tokenizer):
         """All pieces by their number."""
         size = max(self.numbers.values(), default=-1) + 1
         if size > _MAX_PIECES:
-            raise InputError(f"this tokenizer numbers a piece {size - 1:,}, which is too many", file=self._origin)
+            raise InputError(f"this tokenizer has the token id {size - 1:,}, which is too high", file=self._origin)
         return [self._tokenizer.id_to_token(i) or f"[unused-{i}]" for i in range(size)]
 
 
@@ -155,10 +155,10 @@ def _is_bert(settings: dict[str, Any]) -> bool:
 
 
 def _openers(added: Sequence[dict[str, Any]]) -> frozenset[str] | None:
-    """What added tokens begin with that cutting at punctuation would break; None where words do not tell them.
+    """First characters of added tokens that cutting at punctuation would break; None if single words do not suffice.
 
-    Words tell a token of ASCII letters and digits, and one that begins with ASCII punctuation and holds no blank;
-    unless what stands beside it matters.
+    A single word suffices for a token of ASCII letters and digits, and for one that begins with ASCII punctuation and
+    contains no space, unless the token depends on its neighbours.
     """
     openers = {"["}
     for content, single in ((token["content"], token.get("single_word")) for token in added if token["content"]):

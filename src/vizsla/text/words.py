@@ -124,8 +124,8 @@ def bert_pieces(openers: frozenset[str] = frozenset("[")) -> Segmenter:
     """Pieces whose word pieces do not depend on their neighbours, for tokenizers of BERT's kind.
 
     Cut at ASCII white space and around ASCII punctuation. From an opener on, a piece runs to the next white space,
-    because an added token such as [SEP] must reach the tokenizer whole. So it does from what may become an opener,
-    before which there is no cut since it may also belong to the word.
+    because an added token such as [SEP] must reach the tokenizer whole. A character that becomes an opener when accents
+    are removed is treated alike, but there is no cut before it, since it may also belong to the word.
     """
     other, space, punctuation, opener, accented = range(5)
     table = np.zeros(CODE_POINTS, dtype=np.uint8)

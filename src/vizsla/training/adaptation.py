@@ -14,19 +14,19 @@ from vizsla.training.prepare.base_model import DEFAULT_ENCODER, known_model
 from vizsla.training.recipe import TrainingRecipe, load_training_recipe
 
 _NAMES = {"minilm": DEFAULT_ENCODER}
-_READ = 512  # tokens that are read of a text at most
-_COSINE_TEMPERATURE = 0.2  # brings margins of cosines to about those of a teacher, which are scaled to 1
+_READ = 512  # at most so many tokens of a text are read
+_COSINE_TEMPERATURE = 0.2  # scales margins of cosines to about those of a teacher, which are 1
 
 
 def adaptation_recipe(
     model: str, *, generator: str = "", negatives: str = "", teacher: str = "", changes: Sequence[str] = ()
 ) -> TrainingRecipe:
-    """The recipe that adapts a model by generated queries: `genq` for dense models, `genq-sparse` for others.
+    """The recipe that adapts a model with generated queries: `genq` for dense models, `genq-sparse` for others.
 
-    `model`: minilm, bm26, the folder of a saved model, or an encoder by its folder or name. The adapted model reads
-    texts as this one does. `generator`: what writes queries for documents that have none. `negatives`: a model whose
-    best documents are hard negatives, one for a query in each step. `teacher`: a cross-encoder or a model whose scores
-    are learnt; it needs hard negatives, which BM25 finds unless others are named. `changes` to settings come last.
+    `model`: minilm, bm26, the folder of a saved model, or an encoder by its folder or name. The adapted model tokenizes
+    texts in the same way. `generator`: generates queries for documents that have none. `negatives`: a model whose top
+    documents are hard negatives, one per query and step. `teacher`: a cross-encoder or a model to distill; it needs
+    hard negatives, by default those of BM25. `changes` to settings are applied last.
 
     >>> recipe = adaptation_recipe("bm26", teacher="bm25 + 0.5 * bm25-wp")
     >>> recipe.name, recipe.kind, recipe.settings.loss.name, recipe.settings.data.negatives
@@ -46,7 +46,7 @@ def adaptation_recipe(
 
 
 def _start(model: str) -> list[str]:
-    """The settings of a network that starts as this model and reads texts as it does."""
+    """The settings of a network that is initialised with this model and tokenizes texts in the same way."""
     base = _NAMES.get(model, model)
     known = known_model(base)
     if isinstance(known, LearnedSparse):
@@ -85,7 +85,7 @@ def _start(model: str) -> list[str]:
 
 
 def _reading(base: str, query_length: int, length: int) -> list[str]:
-    """The settings of a network's start, and how much it reads."""
+    """The settings of a network's base model and its lengths."""
     lengths = (("query", query_length), ("document", length))
     return [f"network.base_model={base}", *(f"data.max_{side}_length={min(n, _READ)}" for side, n in lengths)]
 
@@ -99,4 +99,4 @@ def _pooled(pooling: str, normalize: bool, query_network: object) -> list[str]:
 
 def _check_prompts(model: str, *prompts: str) -> None:
     if any(prompts):
-        raise InputError("this model reads texts after a prompt, and such models cannot be trained here", file=model)
+        raise InputError("this model needs a prompt before texts, and such models cannot be trained yet", file=model)

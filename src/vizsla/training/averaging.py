@@ -1,4 +1,4 @@
-"""The mean of models that were trained from the same start with several seeds: steadier than any one of them."""
+"""Average models trained from the same start with several seeds: more robust than any one of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def average_models(folders: Sequence[str | Path], documents: Iterable[Document],
     """Write the model whose weights are the means of those of several learned sparse models.
 
     It has the name, the fields and the tokenizer of the first one, and a table for queries if all have one.
-    `documents`: some texts that the scales of 8 bits are fitted on.
+    `documents`: some texts to calibrate the quantisation with.
     """
     from vizsla.neural.heads.base import RULED_OUT
     from vizsla.neural.inference import load

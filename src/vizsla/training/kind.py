@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingInputs:
-    """Documents, data sets whose train queries are learnt from, and data sets whose dev queries are evaluated on."""
+    """Documents, data sets whose train queries are used for training, and data sets whose dev queries are evaluated."""
 
     corpus: Iterable[Document] | None = None
     datasets: Sequence[BeirDataset] = ()
@@ -41,7 +41,7 @@ class TrainingInputs:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What a trainer reads: batches and dev sets, from the arrays of a run, and perhaps new negatives now and then."""
+    """The input of a trainer: batches and dev sets from the arrays of a run, and optionally a refresh of negatives."""
 
     pairs: BatchSource
     dev: Sequence[Dev]
@@ -85,7 +85,7 @@ class TrainedKind(ABC, Generic[S]):
     @property
     @abstractmethod
     def reads_corpus(self) -> bool:
-        """Whether it learns from documents by themselves."""
+        """Whether it learns from documents without judged queries."""
 
     def check_inputs(self, inputs: TrainingInputs) -> None:
         """Refuse inputs that lack what it learns from, before anything is read."""

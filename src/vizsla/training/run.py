@@ -83,8 +83,8 @@ def train(
 ) -> Trained:
     """Train a model and save it in a folder; checkpoints and the log go to `training` inside it.
 
-    Inputs are tokenized once. With `resume` the run reads what was prepared then, and needs no inputs. `report` gets
-    the log line of each step.
+    Inputs are tokenized once. With `resume` the run reads the prepared arrays and needs no inputs. `report` is called
+    with the log line of each step.
     """
     from vizsla.training.loop.distributed import Distributed
     from vizsla.training.loop.trainer import Trainer
@@ -127,7 +127,7 @@ def _counted(settings: TrainingSettings, pairs: BatchSource) -> TrainingSettings
     """The settings of the loop, in steps where they are given in epochs."""
     if settings.epochs and not isinstance(pairs, Sized):
         raise VizslaError(
-            "training.epochs counts training queries, and these pairs are made as they are needed; set "
+            "training.epochs needs a fixed number of training queries, and these pairs are drawn on the fly; set "
             "training.steps instead"
         )
     return settings.in_steps(len(pairs) if isinstance(pairs, Sized) else 0)

@@ -55,7 +55,7 @@ def keys_of(settings: Any, prefix: str = "") -> Iterator[Key]:
 def read_settings(settings_class: type[T], data: object, what: str) -> T:
     """Settings from plain data; `what` says in messages whose settings they are.
 
-    A key that the class does not have is refused with the right ones named, and so is a value of a wrong type.
+    An unknown key is an error that names the valid ones; a value of the wrong type is an error as well.
     """
     return _read(settings_class, data, what, "")
 
@@ -73,7 +73,7 @@ def with_changes(settings: T, changes: Sequence[str], what: str) -> T:
 
 def _read(settings_class: type[T], data: object, what: str, prefix: str) -> T:
     if not isinstance(data, Mapping):
-        raise DescriptionError(f"{prefix.rstrip('.') or what} is {short(repr(data))[1:-1]}, and not keys with values")
+        raise DescriptionError(f"{prefix.rstrip('.') or what} is {short(repr(data))[1:-1]}, not keys with values")
     hints = _hints(settings_class)
     values: dict[str, Any] = {}
     for key, value in data.items():
@@ -158,7 +158,7 @@ PRECISIONS = ("bfloat16", "float32")
 CONTRASTIVE, MARGIN, BINARY = "contrastive", "margin", "binary"
 MARGIN_MSE, KL, MSE = "margin-mse", "kl", "mse"
 TAUGHT = (MARGIN_MSE, KL)
-"""The losses that learn a teacher's scores by their differences."""
+"""The losses that distill a teacher's margins."""
 GROUP_TAUGHT = (MSE, *TAUGHT)
 """The losses of a cross-encoder that learn a teacher's scores."""
 SMOOTHINGS = ("none", "sqrt")
@@ -189,8 +189,8 @@ class TrainingSettings:
     )
     final_learning_rate_ratio: float = setting(0.02, "learning rate at the last step, relative to the highest")
     weight_decay: float = setting(0.01, "AdamW's weight decay, of matrices only")
-    max_grad_norm: float = setting(1.0, "gradients longer than this are clipped")
-    precision: str = setting("bfloat16", "bfloat16, where the device is fast with it, or float32")
+    max_grad_norm: float = setting(1.0, "gradients with a larger norm are clipped")
+    precision: str = setting("bfloat16", "bfloat16 (only on devices that are fast with it) or float32")
     compile: bool = setting(False, "compile the encoder with torch.compile", resumable=True)
     seed: int = setting(0, "seed of batches, dropout and new parameters")
     eval_steps: int = setting(50, "steps between two evaluations on the dev sets", resumable=True)
@@ -210,7 +210,7 @@ class TrainingSettings:
             raise VizslaError(f"training.warmup_share must be at most 1, not {self.warmup_share:g}")
 
     def in_steps(self, queries: int) -> TrainingSettings:
-        """The same settings with steps counted: an epoch is as many steps as these queries fill batches.
+        """The same settings with epochs converted to steps, given the number of queries.
 
         >>> settings = TrainingSettings(epochs=1, warmup_share=0.1, batch_size=64).in_steps(6400)
         >>> settings.steps, settings.warmup_steps
@@ -248,7 +248,7 @@ class ContrastiveLoss:
         "contrastive (InfoNCE), margin (RepBERT's hinge of 1), or margin-mse or kl (of a teacher's scores)",
     )
     temperature: float = setting(1.0, "scores are divided by it")
-    symmetric: bool = setting(True, "also tell each document's own query from the other queries")
+    symmetric: bool = setting(True, "also separate each document's own query from the other queries")
     contrastive_weight: float = setting(
         0.0, "weight of the contrastive loss that is added to margin-mse or kl, as ColBERTv2 does; 0 for none"
     )
@@ -263,7 +263,7 @@ class ContrastiveLoss:
 
 @dataclass(frozen=True)
 class DenseLoss(ContrastiveLoss):
-    """A contrastive loss, or one that learns the scores of one teacher or two.
+    """A contrastive loss, or a distillation loss with one or two teachers.
 
     The second is TAS-B's in-batch teacher: margin-mse between a query's document and all other documents of the batch.
     """
@@ -339,8 +339,8 @@ class CountSettings:
 class CropSettings:
     """How two random crops of a document are made; the defaults are those of BM26 and Contriever.
 
-    First a window of tokens is chosen anywhere in the document, then a stretch of that window, then tokens of the
-    stretch are deleted at random. In BM26's paper both crops come from the same window.
+    First a window of tokens is chosen at random in the document, then a span of that window, then tokens of the span
+    are deleted at random. In the BM26 paper both crops come from the same window.
     """
 
     window: int = setting(256, "tokens of the document that a crop is taken from")

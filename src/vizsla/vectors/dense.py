@@ -50,7 +50,7 @@ class DenseVectors:
         return JoinedVectors(other, self)
 
     def dot(self, other: DenseVectors) -> np.ndarray:
-        """All inner products, row by row; vectors meet by their namespaces."""
+        """All inner products, row by row; vectors are matched by namespace."""
         total = np.zeros((len(self), len(other)))
         for name, matrix in self.parts.items():
             if name in other.parts:

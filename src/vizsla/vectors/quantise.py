@@ -1,4 +1,4 @@
-"""Quantisers: how real weights become integers. Each convention in use has a name.
+"""Quantisers: how real weights become integers. Every convention that is in use has a name here.
 
 | name | step | rounding | where it is used |
 |---|---|---|---|

@@ -67,7 +67,7 @@ class SparseVectors:
         return SparseVectors(self.vocabulary + other.vocabulary, pointers, indices, values)
 
     def dot(self, other: SparseVectors) -> np.ndarray:
-        """All inner products, row by row: an exhaustive reference, dense in memory. Terms meet by name."""
+        """All inner products, row by row: an exhaustive reference, dense in memory. Terms are matched by name."""
         mine = np.zeros((len(self), len(self.vocabulary)))
         rows = np.repeat(np.arange(len(self)), np.diff(self.pointers))
         np.add.at(mine, (rows, self.indices), self.values)

@@ -13,7 +13,7 @@ import numpy as np
 class TokenVectors:
     """A vector for each token of some texts; `*` scales the scores, `vectors[i]` shows the vectors of a text.
 
-    They do not concatenate: a maximum is taken for each query token, so that a score is no product of two vectors.
+    They cannot be concatenated: a score takes a maximum for each query token, so it is not an inner product.
 
     >>> documents = TokenVectors.of([np.eye(2), np.array([[0.5, 0.5]]), np.zeros((0, 2))], "tokens")
     >>> queries = TokenVectors.of([np.array([[1.0, 0.0], [0.0, 2.0]])], "tokens")

@@ -17,12 +17,12 @@ class MatchTexts(NamedTuple):
     vectors: list[np.ndarray]
     """[tokens, dimensions] for each text; no row for one without a known token."""
     texts: np.ndarray
-    """[texts, dimensions of a whole text's vector], which may be 0; numbers of 0 for one without a known token."""
+    """[texts, dimensions] the vectors of whole texts, zeros for one without a known token; dimensions may be 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class TokenMatchVectors:
-    """Vectors of some texts; `*` scales the scores. They do not concatenate, as a maximum is taken.
+    """Vectors of some texts; `*` scales the scores. They cannot be concatenated, since scores take a maximum.
 
     >>> terms, rows = [np.array([7, 8]), np.array([8, 8])], [np.array([[1.0], [2.0]]), np.array([[3.0], [5.0]])]
     >>> both = TokenMatchVectors("t", MatchTexts(terms, rows, np.array([[1.0], [0.5]])))

@@ -84,13 +84,13 @@ VARIABLE = "QDRANT_API_KEY"
 OLDEST = (1, 14)
 """The oldest server with all that is needed: formulas over nested prefetches."""
 SENDERS = 4
-"""Requests of a writer that are under way at once."""
+"""Concurrent requests of a writer."""
 _REFUSED_KEY = (401, 403)
-_PASSING = (408, 429, 500, 502, 503, 504)  # may be over soon, or be only this server's
-_KEPT = 0  # connections that are kept: on one that is, each answer waits 40 ms for an acknowledgement of its first part
+_PASSING = (408, 429, 500, 502, 503, 504)  # may be temporary, or affect only this server
+_KEPT = 0  # keep-alive connections: on one, every response is delayed by 40 ms (delayed ACK)
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds between two rounds over all servers
 _LEADER_LOST = "Strong ordering via leader"
-_AGREEMENT = 12  # times the patience while servers are electing a leader, which takes long on busy machines
+_AGREEMENT = 12  # times the usual timeout while servers elect a leader, which takes long on busy machines
 
 T = TypeVar("T")
 
@@ -104,16 +104,16 @@ class ExistingCollectionError(CollectionError):
 
 
 class LeaderLostError(CollectionError):
-    """The server that puts the changes of a collection in order, strongly, does not answer; others do."""
+    """The leader, which orders the changes of a collection, does not respond, but other servers do."""
 
 
 class Connection:
     """The servers of a cluster. All methods may be called from any thread.
 
-    Any server answers for the whole cluster. The one that answered last is asked first; where it fails, the next one
-    is. All that Vizsla sends may be sent twice: reading changes nothing, and writing the same points twice leaves the
-    same points. `patience`: how many seconds to go on while no server answers. `options`: more of `QdrantClient`'s own
-    arguments, as `verify` for the certificates of TLS.
+    Any server answers for the whole cluster. The one that answered last is tried first, then the next one. All requests
+    of Vizsla are idempotent: writing the same points twice leaves the same points. `patience`: how many seconds to
+    retry while no server answers. `options`: further arguments of `QdrantClient`, such as `verify` for TLS
+    certificates.
 
     >>> Connection.of_client(QdrantClient(":memory:")).call(QdrantClient.collection_exists, "dogs")
     False
@@ -143,7 +143,7 @@ class Connection:
 
     @classmethod
     def of_client(cls, client: QdrantClient, name: str = "this client") -> Connection:
-        """A connection through a client that is there already, as one in memory for tests."""
+        """A connection through an existing client, such as one in memory for tests."""
         made = cls([name], patience=0.1)
         made._clients[0] = client
         return made
@@ -156,7 +156,7 @@ class Connection:
         return _connect, (self.servers, self._key, self._timeout, self._patience, self._options)
 
     def call(self, ask: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        """What a method of the client gives, called with the first server that answers."""
+        """The result of a client method, from the first server that answers."""
         began, pause, failed = time.monotonic(), _FIRST_WAIT, 0
         while True:
             at = self._at
@@ -219,7 +219,7 @@ class Connection:
             if self._closed:
                 raise CollectionError(f"{self}: the connection has been closed")
             if at not in self._clients:
-                with warnings.catch_warnings():  # of a key without TLS, and of another version; both are documented
+                with warnings.catch_warnings():  # about a key without TLS and another version; both are documented
                     warnings.simplefilter("ignore")
                     self._clients[at] = QdrantClient(
                         **{
@@ -261,7 +261,7 @@ def _connect(
 
 
 def _is_undecided(problem: str) -> bool:
-    """Whether the servers of a cluster have no leader at the moment, or wait for each other: they soon agree again."""
+    """Whether the servers of a cluster currently have no leader or no consensus, which is usually temporary."""
     return "consensus" in problem or "leader is not established" in problem
 
 
@@ -282,11 +282,11 @@ def _unreachable(error: ResponseHandlingException) -> str:
         return "does not answer in time"
     if "Connect" in name or "Protocol" in name or "Read" in name or "Write" in name:
         return f"cannot be reached ({' '.join(str(source).split())[:200] or name})"
-    return f"gives an answer that makes no sense ({name})"
+    return f"returns an invalid response ({name})"
 
 
 REQUEST_BYTES = 8_000_000
-"""How much JSON is sent at once, unless a single point has more; a server takes 32 MB."""
+"""The size of a request in bytes, unless a single point is larger; a server accepts 32 MB."""
 MAX_POINTS = 500
 """How many points are sent at once, at most."""
 
@@ -303,9 +303,9 @@ def as_json(condition: models.Filter) -> Json:
 
 
 def query_batch(client: QdrantClient, name: str, requests: list[Json]) -> list[list[Json]]:
-    """The points that each of some requests finds, as the server tells them: `id`, `score`, `payload`.
+    """The points that each request finds, as the server returns them: `id`, `score`, `payload`.
 
-    `requests`: bodies of Qdrant's "query points". A client without REST, as one in memory, is asked by its method.
+    `requests`: bodies of Qdrant's "query points". A client without REST, such as one in memory, is called directly.
     """
     rest = _rest(client)
     if rest is None:
@@ -357,7 +357,7 @@ def upsert(client: QdrantClient, name: str, body: bytes, *, wait: bool = True) -
 
 
 def _rest(client: QdrantClient) -> Any:
-    """What sends requests by REST; None of a client in memory."""
+    """The REST client; None for a client in memory."""
     try:
         return client.http.client
     except NotImplementedError:

@@ -1,4 +1,4 @@
-"""The files of a collection's model: kept in pieces beside the collection, and in a cache of each client."""
+"""The files of a collection's model: stored in pieces beside the collection, and in the cache of each client."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def store_files(connection: Connection, base: str, described: DescribedModel, re
 
 
 def load_model(connection: Connection, state: CollectionState) -> Model:
-    """The model of a collection; its files come from the cache, or from the collection and are checked then."""
+    """The model of a collection; its files come from the cache, or are fetched from the collection and verified."""
     folder = cache_folder("qdrant") / _key(state.files)
     if state.files and not _is_whole(folder, state.files):
         _fetch(connection, state, folder)
@@ -104,7 +104,7 @@ def _is_whole(folder: Path, files: Mapping[str, Any]) -> bool:
 
 
 def _fetch(connection: Connection, state: CollectionState, folder: Path) -> None:
-    """Fill a folder of the cache, whole or not at all."""
+    """Fill a folder of the cache, completely or not at all."""
     new = folder.with_name(f"{folder.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         for name, facts in state.files.items():

@@ -1,8 +1,8 @@
-"""A new generation is filled: in pieces, by several processes, so that a filling that was stopped goes on.
+"""Fill a new generation in pieces, by several processes, so that an interrupted filling can continue.
 
-What there is to write is divided into pieces with numbers. Every piece writes the same points whenever it is written,
-so a piece may be written twice. The collection itself remembers which pieces were written and where they come from, in
-a point among its terms. At the end all points are counted, and pieces that lack some are written again.
+The data is divided into numbered pieces. A piece always writes the same points, so it may be written twice. The
+collection itself records which pieces were written and their source, in a point among its terms. At the end all points
+are counted, and pieces that lack some are written again.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.writing.analysis import exit_with_parent
 
 THREADS = 3
-"""That write where no other processes do."""
+"""Threads that write if there are no worker processes."""
 _SAVE_SECONDS = 2.0
-_ROUNDS = 3  # of writing pieces again that lack points
+_ROUNDS = 3  # attempts to rewrite pieces that lack points
 _RECORD_ID = str(uuid.uuid5(uuid.UUID("5a1f2d5e-6f6b-5d5c-9a43-0c1f7a2b9e01"), "filling"))
 
 REWEIGHING = "reweigh "
-"""Begins the source of a generation that is filled from the one before."""
+"""The prefix of the source of a generation that is filled from the one before."""
 
 Progress = Callable[[int, int], None]
 
@@ -82,7 +82,7 @@ class Pieces(ABC):
         """Open what every process has for itself."""
 
     def write(self, piece: int) -> int:
-        """Write a piece, terms first and documents behind them; gives its number."""
+        """Write a piece and return its number; pieces of terms come before those of documents."""
         terms = len(self.term_pieces())
         if piece < terms:
             self.write_terms(piece)
@@ -131,13 +131,13 @@ class FillingRecord:
 
 
 def read_record(connection: Connection, base: str) -> FillingRecord | None:
-    """What a collection remembers of its filling; None if it was not filled in this way."""
+    """The record of a collection's filling; None if it was not filled in this way."""
     found = connection.call(QdrantClient.retrieve, terms_of(base), [_RECORD_ID])
     return FillingRecord.of(found[0].payload) if found and found[0].payload else None
 
 
 def write_record(connection: Connection, base: str, record: FillingRecord) -> None:
-    """Let a collection remember its filling."""
+    """Store the record of a collection's filling."""
     point = models.PointStruct(id=_RECORD_ID, vector={}, payload=record.payload())
     connection.call(QdrantClient.upsert, terms_of(base), [point], wait=True)
 
@@ -153,7 +153,7 @@ class Filling:
         self._saved = time.monotonic()
 
     def run(self, progress: Progress | None = None) -> None:
-        """Write all; an error, or a lock that was lost, ends it, and it can go on later."""
+        """Write all pieces; after an error or the loss of the lock it can be continued later."""
         terms = len(self._pieces.term_pieces())
         expected = [0] * terms + self._pieces.expected()
         counted = sum(expected[piece] for piece in self._record.done if piece < len(expected))
@@ -169,7 +169,7 @@ class Filling:
                     if time.monotonic() - self._saved > _SAVE_SECONDS:
                         self._save()
             except BaseException:
-                with suppress(VizslaError):  # what has stopped the work may stop this, too
+                with suppress(VizslaError):  # the error that stopped the work may also stop this
                     self._lock.check()
                     self._save()
                 raise
@@ -191,7 +191,7 @@ class Filling:
         """Write pieces, in this process or in several others; gives the number of each one that is written."""
         if self._workers == 1 or len(pieces) <= 1:
             self._pieces.open()
-            with ThreadPoolExecutor(THREADS) as threads:  # one makes points while a server works on those of another
+            with ThreadPoolExecutor(THREADS) as threads:  # one encodes points while a server stores those of another
                 try:
                     yield from _completed(threads, self._pieces.write, pieces, THREADS + 1)
                 except BaseException:
@@ -204,8 +204,8 @@ class Filling:
                 yield from _completed(executor, _work, pieces, 2 * workers)
             except BrokenExecutor:
                 raise VizslaError(
-                    "a process that wrote documents was killed, probably because memory ran out; the same command goes "
-                    "on where it was, perhaps with a smaller --parallel"
+                    "a process that wrote documents was killed, probably because memory ran out; the same command "
+                    "continues where it stopped, perhaps with a smaller --parallel"
                 ) from None
             except BaseException:
                 executor.shutdown(wait=False, cancel_futures=True)

@@ -38,8 +38,8 @@ from vizsla.index.parts.settings import model_digest
 from vizsla.models import Model
 
 GRACE = 3.0
-"""Seconds between a swap and the end of the old generation: clients look for a new one every second."""
-_AGAIN = 0.5  # seconds before another look at what is there
+"""Seconds between a swap and the removal of the old generation: clients look for a new one every second."""
+_AGAIN = 0.5  # seconds between two checks
 _BASE = re.compile(r"(?P<name>.+)@(?P<number>[1-9][0-9]*)")
 
 
@@ -54,13 +54,13 @@ def base_of(name: str, number: int) -> str:
 
 @dataclass(frozen=True)
 class Generations:
-    """What there is under a name."""
+    """The generations of a name."""
 
     name: str
     live: str | None
     """The collection that the alias NAME points to; None without such an alias."""
     numbers: tuple[int, ...]
-    """All generations, also one that is not finished, ascending."""
+    """The numbers of all generations, including unfinished ones, ascending."""
 
     @property
     def next(self) -> str:
@@ -89,7 +89,7 @@ def find_generations(connection: Connection, name: str) -> Generations:
 
 
 def generation_status(connection: Connection, base: str) -> str | None:
-    """Whether a generation is `ready`, is being written to or is not finished; None if its making was stopped."""
+    """Whether a generation is `ready`, being written to or unfinished; None if its creation was interrupted."""
     if not connection.call(QdrantClient.collection_exists, terms_of(base)):
         return None
     if not connection.call(QdrantClient.retrieve, terms_of(base), [STATE_ID]):
@@ -98,7 +98,7 @@ def generation_status(connection: Connection, base: str) -> str | None:
 
 
 def check_alias(connection: Connection, generations: Generations) -> None:
-    """Refuse a name that is a collection itself, which no other one can take the place of."""
+    """Refuse a name that is a collection itself and not an alias, since it cannot be replaced."""
     if generations.live == generations.name:
         raise CollectionError(
             f"{generations.name!r} at {connection} is a collection itself and no alias, so no other one can take its "
@@ -107,7 +107,7 @@ def check_alias(connection: Connection, generations: Generations) -> None:
 
 
 def swap(connection: Connection, name: str, base: str) -> None:
-    """Let a name stand for a generation, at once for all clients."""
+    """Point the alias of a name to a generation, atomically for all clients."""
     collections = {c.name for c in connection.call(QdrantClient.get_collections).collections}
     aliases = {a.alias_name for a in connection.call(QdrantClient.get_aliases).aliases}
     changes: list[models.AliasOperations] = []
@@ -133,9 +133,9 @@ def find_finished(connection: Connection, generations: Generations, source: str)
 def find_unfinished(
     connection: Connection, generations: Generations, source: str, is_stale: Callable[[FillingRecord], bool]
 ) -> str | None:
-    """The generation whose filling from a source was stopped; one from another source is refused, unless it is stale.
+    """The generation that was partly filled from a source; one from another source is an error, unless it is stale.
 
-    What is stale, or was stopped before it had begun, is removed.
+    Stale generations, and those whose creation was interrupted, are removed.
     """
     for base in generations.bases:
         status = generation_status(connection, base)
@@ -162,10 +162,10 @@ def begin_generation(
     shards: int | None = None,
     replicas: int | None = None,
 ) -> tuple[str, bool]:
-    """The generation to fill from the source of a record: one that was begun, or a new one; gives whether it was begun.
+    """The generation to fill from the source of a record, and whether it was begun before; otherwise a new one.
 
-    A client that died may have left a request that a server carries out only now. So what is there is looked at again
-    if the new collection has come into being meanwhile.
+    A server may carry out a request of a dead client only now. If the new collection has been created in the meantime,
+    the generations are therefore looked up again.
     """
     for last in (False, False, False, False, True):
         found = find_generations(connection, name)
@@ -185,10 +185,10 @@ def begin_generation(
 
 
 def take_over(connection: Connection, name: str, base: str, replaced: str | None, version: str | None) -> None:
-    """Let a generation take the place of the live one, to which nobody can write from then on.
+    """Replace the live generation, which becomes read-only, with another one.
 
-    `version`: of the live one when the filling began; another one is refused, since changes would be lost. None: it
-    does not matter.
+    `version`: that of the live one when the filling began; if it has changed, this is an error, since changes would be
+    lost. None: do not check.
     """
     if replaced is None:
         swap(connection, name, base)
@@ -218,15 +218,15 @@ def create_generation(
     shards: int | None = None,
     replicas: int | None = None,
 ) -> CollectionState:
-    """An empty collection under a name: its next generation, so that another one can take its place later.
+    """An empty collection under a name, as its next generation, so that it can be replaced later.
 
-    One that is there already is replaced only with `overwrite`, and then removed. For the rest see `create_collection`.
+    An existing one is replaced only with `overwrite`, and then removed. For the other options see `create_collection`.
     """
     check_name(name)
     found = find_generations(connection, name)
     if found.live is not None and not overwrite:
         raise CollectionError(
-            f"there is a collection {name!r} at {connection} already; take another name, or replace it"
+            f"there is a collection {name!r} at {connection} already; choose another name, or replace it"
         )
     if found.live == name:
         drop_collections(connection, name)
@@ -238,7 +238,7 @@ def create_generation(
 
 
 def drop_others(connection: Connection, name: str, *, grace: float | None = None) -> list[str]:
-    """Remove all generations but the live one; gives their names.
+    """Remove all generations but the live one; returns their names.
 
     `grace`: the seconds that clients get to leave them, by default `GRACE`.
     """
@@ -252,7 +252,7 @@ def drop_others(connection: Connection, name: str, *, grace: float | None = None
 
 @contextmanager
 def writing_live(connection: Connection, name: str, timeout: float) -> Iterator[tuple[Generations, WriteLock]]:
-    """The generations of a collection, and the lock of the one that is searched; no other writer comes in meanwhile."""
+    """The generations of a collection and the lock of the live one, which excludes other writers."""
     live = read_state(connection, name).base  # raises an error if there is no such collection
     check_alias(connection, find_generations(connection, name))
     with WriteLock(connection, live, timeout) as lock:
@@ -275,10 +275,10 @@ def create_collection(
     replicas: int | None = None,
     status: str = READY,
 ) -> CollectionState:
-    """Make the collections of a model and store its files and its state, in this order; gives the state.
+    """Create the collections of a model, then store its files and its state; returns the state.
 
-    `shards` and `replicas`: by default as the servers are set up. `status`: `building` for a collection that nobody may
-    search before it is filled.
+    `shards` and `replicas`: by default the servers' settings. `status`: `building` for a collection that must not be
+    searched before it is filled.
     """
     check_name(base)
     connection.check_version()
@@ -287,7 +287,7 @@ def create_collection(
     there = [name for name in names if connection.call(QdrantClient.collection_exists, name)]
     if there and not overwrite:
         raise ExistingCollectionError(
-            f"there is a collection {there[0]!r} at {connection} already; take another name, or replace it"
+            f"there is a collection {there[0]!r} at {connection} already; choose another name, or replace it"
         )
     with DescribedModel(model) as described:
         layout.create_collections(connection, base, model, shards=shards, replicas=replicas)
@@ -315,10 +315,10 @@ class RevertReport:
     """What a revert has done."""
 
     base: str
-    """The generation that the name stands for now."""
+    """The generation that the name now points to."""
     documents: int
     replaced: str
-    """The generation that it stood for before, which is kept."""
+    """The generation that it pointed to before, which is kept."""
 
 
 def revert(
@@ -328,11 +328,10 @@ def revert(
     timeout: float = DEFAULT_TIMEOUT,
     connection: Connection | None = None,
 ) -> RevertReport:
-    """Let a name stand for another of its generations, by default for the one before.
+    """Point a name to another of its generations, by default to the previous one.
 
-    `to`: the generation, as in `my@3`; it may also be a later one, to go forward again. Searches go on; all clients see
-    it within a second. What was committed to the generation that is left stays there. `timeout`: how many seconds to
-    wait for writers.
+    `to`: the generation, as in `my@3`; it may also be a later one. Searches continue, and all clients see it within a
+    second. Commits to the current generation stay there. `timeout`: how many seconds to wait for writers.
     """
     where = Address.parse(address) if isinstance(address, str) else address
     asked = connection or Connection(where.servers)
@@ -368,9 +367,9 @@ def _chosen(connection: Connection, generations: Generations, to: str | None) ->
 
 
 def _restore(connection: Connection, base: str, timeout: float) -> int:
-    """Let writers write to a generation again, which nobody reaches before the swap; gives its documents.
+    """Make a generation writable again before the swap; returns the number of its documents.
 
-    Where a writer had died before it was replaced, the next one still has to count all statistics again.
+    If a writer had died before it was replaced, the next writer still has to recount all statistics.
     """
     with WriteLock(connection, base, timeout) as lock:
         state = restored_state(lock.state())

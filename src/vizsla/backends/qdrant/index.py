@@ -33,18 +33,18 @@ from vizsla.runs.retriever import check_count, check_mapping, check_query, docum
 from vizsla.stopping import check_seconds, time_limit
 
 FRESH = 1.0
-"""Seconds that a client goes on with the statistics it knows before it looks for newer ones."""
+"""Seconds for which a client uses its statistics before it looks for newer ones."""
 
 
 class QdrantIndex(SearchableCollection):
-    """A collection of documents in Qdrant, searched and changed as an `Index` is.
+    """A collection of documents in Qdrant, searched and changed like an `Index`.
 
-    `address`: `qdrant://host:6333,host2:6333/NAME`, any servers of one cluster; `qdrants` for TLS. `key`: what the
-    servers ask for, by default the environment variable QDRANT_API_KEY. `timeout`: how many seconds a request may take.
-    `patience`: how many seconds to go on while no server answers. `options`: more arguments of `QdrantClient`.
+    `address`: `qdrant://host:6333,host2:6333/NAME`, any servers of one cluster; `qdrants` for TLS. `key`: the API key,
+    by default the environment variable QDRANT_API_KEY. `timeout`: how many seconds a request may take. `patience`: how
+    many seconds to retry while no server answers. `options`: further arguments of `QdrantClient`.
 
-    Rankings and scores are those of a local index with the mean document length of the last build; `info` tells how far
-    it has moved. Searches see what others commit within a second. Documents that are added are sent at the commit,
+    Rankings and scores are those of a local index with the mean document length of the last build; `info` shows how
+    much it has drifted. Searches see the commits of others within a second. Added documents are sent at the commit,
     which is not atomic: see docs/cluster.md. All methods may be called from any thread.
     """
 
@@ -90,10 +90,10 @@ class QdrantIndex(SearchableCollection):
         connection: Connection | None = None,
         **options: Any,
     ) -> QdrantIndex:
-        """A new, empty collection. One that is there already is replaced only with `overwrite`.
+        """A new, empty collection. An existing one is replaced only with `overwrite`.
 
-        `shards` and `replicas`: into how many pieces the documents are divided, and how many servers have each; by
-        default as the servers are set up. `options`: as for `QdrantIndex`.
+        `shards` and `replicas`: into how many shards the documents are divided, and how many servers have each; by
+        default the servers' settings. `options`: as for `QdrantIndex`.
         """
         where = Address.parse(address) if isinstance(address, str) else address
         chosen = parse_model(model) if isinstance(model, str) else check_model(model)
@@ -109,7 +109,7 @@ class QdrantIndex(SearchableCollection):
         return f"<{type(self).__name__} {self.address}: {self.name}>"
 
     def close(self) -> None:
-        """Forget what is not committed, and free the connections."""
+        """Discard uncommitted changes and close the connections."""
         if self._writer is not None:
             self._writer.close()
         self._connection.close()
@@ -148,7 +148,7 @@ class QdrantIndex(SearchableCollection):
         raise cannot(self.address, "compact")
 
     def rollback(self) -> None:
-        """Forget what `add` and `delete` have staged."""
+        """Discard the changes that `add` and `delete` have staged."""
         if self._writer is not None:
             self._writer.rollback()
 
@@ -180,7 +180,7 @@ class QdrantIndex(SearchableCollection):
 
     @property
     def reader(self) -> Reader:
-        """What searches the collection in a state that is not older than a second."""
+        """A reader of the collection's state, which is at most a second old."""
         if time.monotonic() - self._read_at > FRESH:
             self.refresh()
         return self._reader
@@ -321,7 +321,7 @@ class QdrantIndex(SearchableCollection):
         return [p.doc_id for p in sorted((p for some in found for p in some), key=lambda p: p.number)]
 
     def info(self) -> dict[str, Any]:
-        """What there is to know about the collection; `drift` is by how much the mean length has moved."""
+        """Facts about the collection; `drift` is the relative change of the mean length."""
         self.refresh()
         return collection_info(self._connection, self.address, self._reader.state, self._reader.model)
 
@@ -330,7 +330,7 @@ class _ShowingWriter(QdrantWriter):
     """A writer whose commits its retriever sees at once."""
 
     def __init__(self, index: QdrantIndex, timeout: float | None) -> None:
-        index.refresh()  # it begins with the collection as it is now, not as it was a second ago
+        index.refresh()  # start from the current state of the collection, not from that of a second ago
         state = index.reader.state
         super().__init__(index._connection, state.base, index.model, timeout=timeout)
         self._index = index

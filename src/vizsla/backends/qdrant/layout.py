@@ -1,4 +1,4 @@
-"""How a collection lies in Qdrant: which collections there are, what they hold, and how points are found by id.
+"""The layout of a collection in Qdrant: which collections there are, what they contain, and the ids of points.
 
 | collection | points |
 |---|---|
@@ -30,7 +30,7 @@ ID, NUMBER, LENGTHS, COUNTS, DOCUMENT = "id", "number", "lengths", "counts", "do
 """Keys of a point's payload: the document's id, its insertion number, its length in each namespace, counts that its
 weights do not give back, and its fields."""
 _NAMESPACE = uuid.UUID("5a1f2d5e-6f6b-5d5c-9a43-0c1f7a2b9e01")
-_NO_GRAPH = 0  # links of a graph: every search is exact, so none is built
+_NO_GRAPH = 0  # HNSW's m: every search is exact, so no graph is built
 
 
 def terms_of(base: str) -> str:
@@ -61,7 +61,7 @@ def point_id(doc_id: str) -> str:
 
 
 def term_id(namespace: str, term: str) -> str:
-    """The point of a term; halves of surrogate pairs become question marks, as in an index."""
+    """The point of a term; lone surrogates become question marks, as in an index."""
     valid = term if term.isascii() else term.encode("utf-8", "replace").decode()
     return _uuid(f"term\0{namespace}\0{valid}")
 
@@ -83,7 +83,7 @@ def vector_name(component: Component) -> str:
 
 
 def check_storable(model: Model) -> None:
-    """Refuse a model whose scores Qdrant cannot compute, or that must see all documents first."""
+    """Refuse a model whose scores Qdrant cannot compute, or that needs the statistics of all documents first."""
     for part in model.parts:
         if not isinstance(part.component, SparseComponent | DenseComponent | TokenComponent):
             raise VizslaError(f"{part.component.name} compares equal tokens, which Qdrant cannot do; use a local index")
@@ -129,7 +129,7 @@ def create_collections(
 
 
 def drop_collections(connection: Connection, base: str) -> None:
-    """Remove the collections of a base; what is not there is no error."""
+    """Remove the collections of a base; missing ones are ignored."""
     for name in (base, files_of(base), terms_of(base)):
         connection.call(QdrantClient.delete_collection, name)
 
@@ -144,7 +144,7 @@ def check_collection(connection: Connection, base: str, model: Model) -> None:
             has = "none" if found is None else f"vectors of {found.size} numbers, compared by {found.distance.value}"
             raise CollectionError(
                 f"{base}: {model.name} needs vectors of {expected.size} numbers, compared by Dot, under the name "
-                f"{name!r}, and the collection has {has}; it was changed after it was made, so build it again"
+                f"{name!r}, and the collection has {has}; it was changed after it was built, so build it again"
             )
     if any(isinstance(p.component, SparseComponent) for p in model.parts):
         sparse = (told.sparse_vectors or {}).get(SPARSE)
@@ -152,5 +152,5 @@ def check_collection(connection: Connection, base: str, model: Model) -> None:
             has = "none" if sparse is None else "some whose idf Qdrant counts, shard by shard"
             raise CollectionError(
                 f"{base}: {model.name} needs sparse vectors under the name {SPARSE!r}, and the collection has {has}; "
-                "it was changed after it was made, so build it again"
+                "it was changed after it was built, so build it again"
             )

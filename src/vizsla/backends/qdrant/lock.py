@@ -1,11 +1,12 @@
-"""One writer at a time: a collection says who writes to it, and a writer that died is found out.
+"""One writer at a time: a collection records its writer, and dead writers are detected.
 
-There are no locks in Qdrant. A writer changes the state's `writer` on the condition that there is none, which a server
-checks and does at once, and then looks whether the change is its own. While it works it changes a number every few
-seconds; a writer whose number has stood still for some time, by the clock of whoever waits, is taken to be dead.
+There are no locks in Qdrant. A writer sets the state's `writer` on the condition that there is none, which a server
+checks and does atomically, and then reads back whether the change is its own. While it works, it increments a
+heartbeat every few seconds; a writer whose heartbeat has not changed for some time, by the waiting client's clock, is
+considered dead.
 
-Changes are put in order by one server, always the same (`strong`). While it is down, the servers choose another one for
-that (`medium`). Two clients might then ask two of them for a moment, so a writer looks a second time before it begins.
+One fixed server, the leader, orders all changes (`strong`). While it is down, the servers choose another one
+(`medium`). For a moment two clients might then ask two different servers, so a writer checks a second time.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from vizsla.backends.qdrant.state import WRITER, WRITING, CollectionState, read_
 from vizsla.errors import CollectionError, VizslaError
 
 BEAT = 2.0
-"""Seconds between two signs of life of a writer."""
+"""Seconds between two heartbeats of a writer."""
 DEAD = 15.0
-"""Seconds without one after which a writer is taken to be dead."""
+"""Seconds without a heartbeat after which a writer is considered dead."""
 DEFAULT_TIMEOUT = 20.0
-_SETTLE = 1.0  # seconds before the second look
-_LOOK = 0.2  # seconds between two looks at a lock that another one holds
+_SETTLE = 1.0  # seconds before the second check
+_LOOK = 0.2  # seconds between two checks of a lock that is held by another writer
 
 
 class WriteLock:
@@ -54,7 +55,7 @@ class WriteLock:
         self._thread.start()
 
     def state(self) -> CollectionState:
-        """The state as it is stored now; a lock that another one took over is refused."""
+        """The current stored state; an error if another writer has taken the lock."""
         state = read_state(self._connection, self._base)
         if not self._is_mine(state):
             self._lost = True
@@ -62,10 +63,10 @@ class WriteLock:
         return state
 
     def check(self) -> None:
-        """Refuse to go on if another writer has taken over."""
+        """Raise an error if another writer has taken over."""
         if self._lost:
             raise CollectionError(
-                f"the collection {self._base!r}: this writer was silent for {DEAD:g} seconds, and another one has "
+                f"the collection {self._base!r}: this writer sent nothing for {DEAD:g} seconds, and another one has "
                 "taken over; open it again"
             )
 
@@ -76,7 +77,7 @@ class WriteLock:
         self.state()
 
     def release(self, state: CollectionState | None = None) -> None:
-        """Let the next writer write; `state` is stored at once with it."""
+        """Release the lock; `state` is stored in the same request."""
         self._ended.set()
         self._thread.join()
         if self._lost:
@@ -96,7 +97,7 @@ class WriteLock:
 
     def _acquire(self, timeout: float) -> bool:
         started = time.monotonic()
-        seen: tuple[tuple[str, int], float] | None = None  # the other's sign of life, and since when it has not changed
+        seen: tuple[tuple[str, int], float] | None = None  # the other writer's heartbeat, and when it last changed
         while True:
             other = read_state(self._connection, self._base).writer
             if other is None:
@@ -142,7 +143,7 @@ class WriteLock:
         return {"token": self._token, "beat": self._beat, **about}
 
     def _set(self, payload: dict[str, Any], conditions: list[models.Condition], key: str | None = None) -> None:
-        """Change the state if conditions hold; a server checks and does it at once."""
+        """Change the state if conditions hold, atomically."""
         held = models.Filter(must=[models.HasIdCondition(has_id=[STATE_ID]), *conditions])
         change = QdrantClient.set_payload, terms_of(self._base), payload, held
         try:
@@ -152,10 +153,10 @@ class WriteLock:
             self._connection.call(*change, key=key, wait=True, ordering=models.WriteOrdering.MEDIUM)
 
     def _keep(self) -> None:
-        """Give signs of life until the end."""
+        """Send heartbeats until the lock is released."""
         while not self._ended.wait(BEAT):
             self._beat += 1
             try:
                 self._set({"beat": self._beat}, self._mine, key=WRITER)
             except VizslaError:
-                continue  # the writer itself meets the same problem, and says so
+                continue  # the writer itself will hit the same problem and report it

@@ -23,14 +23,15 @@ from vizsla.models import Component, Model, SparseComponent, Statistics
 from vizsla.plain_data import parse_json
 from vizsla.runs import Document
 
-_MAX_WHOLE = 1 << 64  # numbers of a document that a server keeps as they are
+_MAX_WHOLE = 1 << 64  # integers below this are stored exactly by a server
 _LONG_NUMBER = re.compile(r"\d{19}")
 
 
 class BatchNumbers:
     """Gives the terms of analysed batches their numbers in a collection.
 
-    `numbers`: gives those of some terms of a namespace. An analyst has its own numbers and sends new terms only.
+    `numbers`: a function from some terms of a namespace to their numbers. An analyst has its own numbers and sends only
+    new terms.
     """
 
     def __init__(self, numbers: Callable[[str, Sequence[str]], np.ndarray], namespaces: Sequence[str]) -> None:
@@ -39,7 +40,7 @@ class BatchNumbers:
         self._known: dict[tuple[int, int], np.ndarray] = {}
 
     def of(self, batch: AnalysedBatch) -> list[np.ndarray]:
-        """For each namespace the number of each of its postings' terms; nothing for one with vectors."""
+        """For each namespace the term number of each posting; empty for a namespace with vectors."""
         found = []
         for space, rows in enumerate(batch.namespaces):
             if not isinstance(rows, SparseBatch):
@@ -55,10 +56,10 @@ class BatchNumbers:
 
 
 class PointEncoder:
-    """Turns analysed batches into points, with the weights that some frozen statistics give.
+    """Turns analysed batches into points, weighted with frozen statistics.
 
-    `statistics`: by namespace, see `CollectionState.frozen_statistics`. What is stored of a term is its weight in the
-    document in 32 bits; idf and the weights of a sum are for queries.
+    `statistics`: by namespace, see `CollectionState.frozen_statistics`. Stored are the document weights of terms in 32
+    bits; idf and the weights of a sum are applied to queries.
     """
 
     def __init__(self, model: Model, statistics: Mapping[str, Statistics]) -> None:
@@ -114,7 +115,7 @@ class PointEncoder:
         terms: list[list[tuple[np.ndarray, np.ndarray]]],
         counts: list[dict[str, float]],
     ) -> None:
-        """Add a namespace's terms to each document, and the counts that its weights do not give back."""
+        """Add a namespace's terms to each document, and the counts that cannot be recovered from its weights."""
         weighting = weighting_of(component, self._statistics[component.namespace], rows.lengths)
         codes = np.repeat(component.length_codes(rows.lengths), rows.counts)
         weights = weighting.weigh(rows.values, codes).astype(np.float32)
@@ -158,8 +159,8 @@ class _Longer:
 def values_of(weighting: Weighting, weights: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """The stored values that 32-bit weights come from, in 64 bits: counts as whole numbers.
 
-    Most come back as they were. A count that does not, because it is so high that one more changes nothing, is kept
-    in the payload.
+    Most are recovered exactly. A count that is not, because it is so high that one more does not change the weight, is
+    stored in the payload.
     """
     values = weighting.values_of(weights, codes)
     return values if weighting.norms is None else np.maximum(np.rint(np.nan_to_num(values, posinf=0, neginf=0)), 1)
@@ -174,7 +175,7 @@ class StoredPoint:
     lengths: dict[str, int]
     content: dict[str, Any]
     counts: dict[int, float]
-    """Values of terms that the weights do not give back, by the terms' numbers."""
+    """Values of terms that cannot be recovered from the weights, by term number."""
     terms: np.ndarray
     weights: np.ndarray
     vectors: dict[str, np.ndarray]
@@ -239,7 +240,7 @@ class StoredPoint:
 
 
 def check_batch(batch: AnalysedBatch, model: Model) -> None:
-    """Refuse documents that a server would not keep as they are, before any of them is sent."""
+    """Refuse documents that a server would not store unchanged, before any of them is sent."""
     for doc_id, metadata, fields in batch.stored:
         for text in (metadata, fields):
             problem = _unstorable(parse_json(text)) if text is not None and _LONG_NUMBER.search(text) else None
@@ -302,7 +303,7 @@ def sparse_components(model: Model) -> dict[str, SparseComponent]:
 
 
 def recount(connection: Connection, state: CollectionState, model: Model) -> CollectionState:
-    """The state with all statistics counted again from the points, which also corrects the terms: after a crash."""
+    """The state with all statistics recounted from the points after a crash; also corrects the stored terms."""
     components, frozen = sparse_components(model), state.frozen_statistics()
     terms = {entry.number: entry for entry in all_terms(connection, state.base)}
     spaces = {number: entry.namespace for number, entry in terms.items()}

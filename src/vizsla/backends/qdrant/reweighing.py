@@ -1,9 +1,9 @@
-"""Weights renewed: documents get weights for the mean length of now, in a new generation.
+"""Reweigh a collection: recompute document weights with the current mean length, in a new generation.
 
-A document's weights depend on the mean length of all documents, which was frozen when the collection was filled. What
-is stored gives the counts of terms back exactly, so neither texts nor networks are needed. The collection is searched
-as it was until all documents have their new weights, and the new generation takes its place. So no ranking mixes old
-weights with new ones.
+A document's weights depend on the mean length of all documents, which was frozen when the collection was filled. The
+counts of terms can be recovered exactly from the stored weights, so neither texts nor networks are needed. The old
+generation is searched until all documents have their new weights; then the new one replaces it. No ranking mixes old
+and new weights.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from vizsla.models import Component, DenseComponent, Model, SparseComponent, Sta
 from vizsla.runs.retriever import check_count
 
 THRESHOLD = 0.01
-"""The drift of the mean length from which on weights are renewed: scores are off by 0.3% then, at most."""
+"""The drift of the mean length at which weights are recomputed; scores are then off by at most 0.3%."""
 PIECE = 1000
 """Insertion numbers of a piece."""
 
@@ -69,7 +69,7 @@ class ReweighReport:
     """The collection that has the weights."""
     documents: int
     drift: dict[str, float]
-    """By namespace whose weights depend on lengths: by which share the mean length had moved."""
+    """By namespace whose weights depend on lengths: the relative drift of the mean length."""
     renewed: bool = False
     dropped: tuple[str, ...] = field(default=())
     """The generations that were removed."""
@@ -85,10 +85,10 @@ def reweigh(
     connection: Connection | None = None,
     progress: Progress | None = None,
 ) -> ReweighReport:
-    """Renew the weights of all documents if the mean length has drifted by at least `threshold`, as in 0.01.
+    """Recompute the weights of all documents if the mean length has drifted by at least `threshold`, as in 0.01.
 
-    Searches continue during it. Other writers wait, or get an error that names this one. A reweighing that was stopped
-    goes on with the same call. `workers`: how many processes write. `drop_old`: remove the generations before.
+    Searches continue. Other writers wait, or get an error that names this one. The same call continues an interrupted
+    reweighing. `workers`: how many processes write. `drop_old`: remove the earlier generations.
     """
     if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not threshold >= 0:
         raise VizslaError(f"the threshold is a share of the mean length of 0 or more, as in 0.01, not {threshold!r}")
@@ -107,7 +107,7 @@ def reweigh(
 
 
 def drifts(state: CollectionState, model: Model) -> dict[str, float]:
-    """By how much mean lengths have moved, for namespaces whose weights depend on them."""
+    """The drift of mean lengths, for namespaces whose weights depend on them."""
     components = sparse_components(model)
     frozen = state.frozen_statistics()
     depends = (name for name, c in components.items() if c.weighting(frozen[name]).norms is not None)
@@ -141,7 +141,7 @@ class _Reweighing:
         return report
 
     def _fill(self, state: CollectionState, model: Model, progress: Progress | None) -> str:
-        """Fill a generation with new weights; gives its name."""
+        """Fill a generation with new weights; returns its name."""
         source = REWEIGHING + version_of(state)
         finished = find_finished(self._connection, self._generations, source)
         if finished is not None:  # it was stopped just before the swap
@@ -218,7 +218,7 @@ class StoredPieces(Pieces):
             self.send(self._renewed(points))
 
     def _renewed(self, points: Sequence[StoredPoint]) -> list[Json]:
-        """The points with new weights and all else as it was."""
+        """The points with new weights, otherwise unchanged."""
         spaces = self._spaces(points)
         batch, numbers = batch_of(points, self._model, self._state.frozen_statistics(), spaces)
         renewed = self._encoder.points(batch, 0, numbers)

@@ -1,9 +1,9 @@
 """The exact top k of queries, found by a cluster.
 
-A model that needs one vector takes one request. A sum takes two steps in one request: each part names its best L
-documents, and all that any part named are scored by every part and added up. A document that no part named has at most
-the L-th best score of each part, so the result is complete if the k-th sum is above the sum of these; else L is
-doubled.
+A model with one vector takes one request. A sum takes two steps in one request: each part returns its best L
+documents, and the union of these candidates is scored by every part and summed. A document that is not a candidate has
+at most the L-th best score of each part, so the result is complete if the k-th sum is above the sum of these scores;
+otherwise L is doubled.
 
 A `Plan` has the options of a search checked, a `Reader` binds models to one state of the collection, `TopK` asks the
 servers, and filters become conditions on the payload of points.
@@ -53,7 +53,7 @@ from vizsla.runs.retriever import check_count, check_queries
 # Filters as conditions on the payload of points, with the meaning they have in an index
 
 _INTEGERS = 1 << 53  # below it they are told apart
-"""Below it 64-bit floats, which a server compares numbers in, tell all whole numbers apart."""
+"""The limit below which 64-bit floats, in which a server compares numbers, represent all integers exactly."""
 _BOUNDS = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
 _NOTHING = models.HasIdCondition(has_id=[])
 
@@ -68,7 +68,7 @@ def payload_key(field: Sequence[str]) -> str:
 
 
 def payload_filter(condition: Filter) -> models.Filter:
-    """A filter for Qdrant that the same documents pass; what cannot be said there is refused."""
+    """The equivalent filter for Qdrant; an error if Qdrant cannot express it."""
     return models.Filter(must=[_translated(condition.root)])
 
 
@@ -115,7 +115,7 @@ def _tested(leaf: Condition, key: str, comparison: str, value: Value) -> list[mo
         return [models.FieldCondition(key=key, match=models.MatchValue(value=bool(value)))]
     if isinstance(value, str):
         raise VizslaError(
-            f"a collection in Qdrant compares texts by = and != alone, not by {comparison}: {field_name(leaf.field)} "
+            f"a collection in Qdrant compares texts only by = and !=, not by {comparison}: {field_name(leaf.field)} "
             f"(character {leaf.position + 1} of the filter); keep a number to compare with beside it"
         )
     assert isinstance(value, int | float)
@@ -133,9 +133,9 @@ def _tested(leaf: Condition, key: str, comparison: str, value: Value) -> list[mo
 BATCH = 50
 """Queries that are sent together."""
 ROUNDING = 1e-5
-"""By which share a sum of 32-bit numbers may be off, at most; a result within it is not taken to be complete."""
-_SPARE = 8  # documents beyond the top k that a first request fetches, for ties at its end
-_LEAST = 40  # documents that each part of a sum names at first
+"""The largest relative error of a sum of 32-bit floats; a result within it is not considered complete."""
+_SPARE = 8  # additional documents after the top k that a first request fetches, for ties
+_LEAST = 40  # initial number of candidates per part of a sum
 _EXACT = {"exact": True}
 
 Vector = dict[str, list[Any]] | list[float] | list[list[float]]
@@ -143,16 +143,16 @@ Vector = dict[str, list[Any]] | list[float] | list[list[float]]
 
 @dataclass(frozen=True, eq=False)
 class PartQuery:
-    """What one vector of the documents is compared with."""
+    """The query vector for one vector of the documents."""
 
     using: str
     vector: Vector
     """A sparse vector as `indices` and `values`, a dense one as its numbers, or one for each token."""
 
     def request(self, limit: int, condition: Json | None, **more: Any) -> Json:
-        """A request for the best documents of this part, of all or of those that a `prefetch` names.
+        """A request for the best documents of this part, among all or among those of a `prefetch`.
 
-        Dense vectors are all compared; sparse ones are searched exactly anyway.
+        Dense vectors are searched exhaustively; sparse search is always exact.
         """
         made = {"query": self.vector, "using": self.using, "limit": limit, **more}
         if self.using != SPARSE:
@@ -163,14 +163,14 @@ class PartQuery:
 
 
 class FoundDocuments(NamedTuple):
-    """What a query has found, best first, column by column: an object for each hit would cost more than its search."""
+    """The results of a query as columns, best first: an object for each hit would cost more than the search."""
 
     scores: Sequence[float] = ()
     numbers: Sequence[int] = ()
-    """Of insertion."""
+    """The insertion numbers."""
     ids: Sequence[str] = ()
     contents: Sequence[Mapping[str, Any]] = ()
-    """The fields of the documents, if they were asked for; else none."""
+    """The fields of the documents, if they were requested; otherwise empty."""
 
     def top(self, k: int) -> FoundDocuments:
         """The first k."""
@@ -188,7 +188,7 @@ class FoundDocuments(NamedTuple):
 
 @dataclass(eq=False)
 class Pending:
-    """A query that is being searched: how many documents to fetch, or for how many each part is asked."""
+    """A query in progress: how many documents to fetch, or how many candidates per part."""
 
     place: int
     parts: list[PartQuery]
@@ -242,7 +242,7 @@ class TopK:
         return found
 
     def first(self, place: int, parts: list[PartQuery], k: int) -> Pending:
-        """A query at some place, as it is asked for at first."""
+        """The first attempt for the query at a position."""
         return Pending(place, parts, k + _SPARE, max(_LEAST, 2 * k))
 
     def requests(self, one: Pending, condition: Json | None) -> list[Json]:
@@ -276,7 +276,7 @@ def ordered(points: Sequence[Json]) -> FoundDocuments:
         raise _foreign_point(points)
     contents = [payload.get(DOCUMENT) or {} for payload in payloads] if DOCUMENT in payloads[0] else []
     if len(set(scores)) == len(scores) and sorted(scores, reverse=True) == scores:
-        return FoundDocuments(scores, numbers, ids, contents)  # as most are, and as servers give them
+        return FoundDocuments(scores, numbers, ids, contents)  # already in order, as usual
     order = sorted(range(len(scores)), key=lambda place: (-scores[place], numbers[place]))
     return FoundDocuments(
         [scores[place] for place in order],
@@ -298,13 +298,13 @@ def _foreign_point(points: Sequence[Json]) -> CollectionError:
 
 
 def is_complete(scores: Sequence[float], k: int, one: Pending, lasts: Sequence[float]) -> bool:
-    """Whether no other document can be among the best k; if not, what is asked for next is doubled.
+    """Whether no other document can be among the best k; if not, the next request is doubled.
 
-    `scores`: of the documents that were found, best first. `lasts`: for a sum, the last score that each part named, but
-    for parts that have named all their documents.
+    `scores`: those of the documents that were found, best first. `lasts`: for a sum, the last score of each part,
+    except for parts that have returned all their documents.
     """
     if lasts:
-        # A document that a part did not name may have no such vector, and then adds 0, which may be more than the last.
+        # A document that a part did not return may lack its vector and score 0, which may be more than the last score.
         bound = sum(max(last, 0.0) for last in lasts)
         if len(scores) < k or scores[k - 1] <= bound + ROUNDING * bound:
             one.depth *= 2
@@ -341,7 +341,7 @@ class Reader:
         """The collection's own model."""
 
     def bind(self, model: Model) -> BoundModel:
-        """A model bound to the collection; one that it has no data for is refused."""
+        """A model bound to the collection; an error if the collection has no data for it."""
         bound = self._bound.get(id(model))
         if bound is None:
             try:
@@ -355,11 +355,11 @@ class Reader:
                 self._check_weighting(part)
             if len(self._bound) >= _MAX_CACHED_MODELS:
                 self._bound = {}
-            self._bound[id(model)] = bound  # it holds the model, so its id is not used again
+            self._bound[id(model)] = bound  # it keeps the model alive, so its id is not reused
         return bound
 
     def _check_weighting(self, part: SparsePart) -> None:
-        """Refuse another k1, b, delta or saturation than those that are in the documents' weights."""
+        """Refuse a k1, b, delta or saturation other than those baked into the documents' weights."""
         own = self.model.parts[part.space].component
         assert isinstance(own, SparseComponent)
         statistics = self.frozen[own.namespace]
@@ -377,7 +377,7 @@ class Reader:
             )
 
     def encode(self, texts: Sequence[str], bound: BoundModel, condition: Filter | None) -> list[list[PartQuery]]:
-        """Queries as what vectors are compared with."""
+        """Encode queries into the vectors that are compared with those of documents."""
         return [part_queries(bound, query) for query in bound.encode(texts, Context(self, condition))]
 
     def search(
@@ -389,7 +389,7 @@ class Reader:
         return TopK(self.connection, self.state.base, documents=documents).search(queries, self.most(k), translated)
 
     def most(self, k: int) -> int:
-        """As many documents as there can be, at most k."""
+        """k, or the number of documents if that is smaller."""
         return min(k, max(self.state.next_number, 1))
 
     def translated(self, condition: Filter | None) -> models.Filter | None:
@@ -479,7 +479,7 @@ class Context:
 
 
 class _PointDocument(ExplainedDocument):
-    """A document in a collection: its counts come back from its weights."""
+    """A document in a collection, whose counts are recovered from its weights."""
 
     def __init__(self, reader: Reader, point: StoredPoint) -> None:
         self._reader = reader
@@ -531,7 +531,7 @@ class _PointDocument(ExplainedDocument):
 
 
 def refuse_syntax(address: str, syntax: str | None) -> None:
-    """Refuse queries in a language."""
+    """Refuse a query syntax, which clusters do not support."""
     if check_syntax(syntax) is not None:
         raise cannot(address, "syntax")
 
@@ -545,7 +545,7 @@ class Plan:
     k: int
     condition: Filter | None = None
     fusion: Combination | None = None
-    """The best of each part are fused by a rule."""
+    """The rule by which the results of the parts are fused."""
     page: Page | None = None
     """Which of the best are given; None for the first k."""
 
@@ -608,7 +608,7 @@ class Plan:
     def _found(self, texts: Sequence[str], bound: BoundModel, k: int, *, documents: bool) -> list[FoundDocuments]:
         with_words = [text for text in texts if text.strip()]
         if not with_words:
-            self.reader.translated(self.condition)  # refuses a wrong filter all the same
+            self.reader.translated(self.condition)  # still raises an error for an invalid filter
             return [FoundDocuments()] * len(texts)
         found = iter(self.reader.search(with_words, bound, k, self.condition, documents=documents))
         return [next(found) if text.strip() else FoundDocuments() for text in texts]

@@ -1,4 +1,4 @@
-"""What a collection says of itself: its model, its statistics, and whether somebody writes to it."""
+"""The stored state of a collection: its model, its statistics, and its current writer."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from vizsla.models import AutoWeightedSum, CountedStatistics, Fields, Model, fit
 
 BUILDING, READY, WRITING = "building", "ready", "writing"
 REPLACED = {READY: "replaced", WRITING: "replaced while writing"}
-"""What a collection is when another one has taken its place, by what it was; `writing` if its writer had died."""
+"""The status of a replaced collection, by its status before; `writing` if its writer had died."""
 WRITER = "writer"
 """The key of the payload that says who writes; see `lock.py`."""
 
 
 @dataclass(frozen=True)
 class NamespaceState:
-    """The statistics of one namespace: those of the living documents, and the frozen ones that are in the weights.
+    """The statistics of one namespace: those of the live documents, and the frozen ones used in document weights.
 
     >>> NamespaceState(documents=2, total_length=15, longest=8, frozen_documents=1, frozen_length=5).drift
     0.5
@@ -47,7 +47,7 @@ class NamespaceState:
 
     @property
     def drift(self) -> float:
-        """By which share the mean length has moved since it was frozen; 0.01 is one per cent longer."""
+        """The relative change of the mean length since it was frozen; 0.01 is one percent longer."""
         return self.average_length / self.frozen_average - 1 if self.documents else 0.0
 
     @property
@@ -58,11 +58,11 @@ class NamespaceState:
         return CountedStatistics(self.frozen_documents, self.frozen_length, self.longest, {})
 
     def freeze(self) -> NamespaceState:
-        """The same with the statistics of now frozen."""
+        """The same with the current statistics frozen."""
         return replace(self, frozen_documents=self.documents, frozen_length=self.total_length)
 
     def changed(self, documents: int, total_length: int, longest: int = 0) -> NamespaceState:
-        """The statistics after documents came or went; lengths of those that went are not forgotten in `longest`."""
+        """The statistics after documents were added or deleted; `longest` never decreases."""
         return replace(
             self,
             documents=self.documents + documents,
@@ -73,12 +73,12 @@ class NamespaceState:
 
 @dataclass(frozen=True)
 class CollectionState:
-    """All that a client must know of a collection before it can search or write."""
+    """Everything a client must know about a collection to search or write."""
 
     base: str
     """The name of the collection itself, where NAME is an alias."""
     build: str
-    """A random text, another one for each build."""
+    """A random text, different for each build."""
     model: dict[str, Any]
     files: dict[str, Any]
     """The SHA-256 and the size of each of the model's files."""
@@ -116,7 +116,7 @@ class CollectionState:
 
 
 def read_state(connection: Connection, name: str) -> CollectionState:
-    """The state of a collection by its name or alias; one that is not ours, or not there, is refused."""
+    """The state of a collection by its name or alias; an error if it does not exist or was not made by Vizsla."""
     where = f"the collection {name!r} at {connection}"
     try:
         found = connection.call(QdrantClient.retrieve, terms_of(name), [STATE_ID])
@@ -149,14 +149,14 @@ def check_searchable(state: CollectionState) -> None:
 
 
 def check_writable(state: CollectionState) -> None:
-    """Refuse to write to a collection that is not filled yet, or that another one has taken the place of."""
+    """Refuse to write to a collection that is not filled yet or has been replaced."""
     check_searchable(state)
     if state.status in REPLACED.values():
         raise CollectionError(f"the collection {state.base!r} has been replaced by another one; open it again")
 
 
 def replaced_state(state: CollectionState) -> CollectionState:
-    """The state of a collection that another one has taken the place of: nobody may write to it."""
+    """The state of a replaced collection, which is read-only."""
     return replace(state, status=REPLACED.get(state.status, state.status))
 
 
@@ -186,6 +186,6 @@ def with_fitted_weights(state: CollectionState, model: Model, sample: Sequence[F
 
 
 def write_state(connection: Connection, state: CollectionState) -> None:
-    """Store a state as a whole, without a writer: for a collection that nobody else can know yet."""
+    """Store a complete state without a writer, for a new collection that no other client knows yet."""
     point = models.PointStruct(id=STATE_ID, vector={}, payload=state.payload())
     connection.call(QdrantClient.upsert, terms_of(state.base), [point], wait=True)

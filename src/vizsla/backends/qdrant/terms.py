@@ -1,4 +1,4 @@
-"""The terms of a collection: their numbers, and in how many living documents they are."""
+"""The terms of a collection: their numbers and their document frequencies among live documents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMESPACE, TERM, FREQUENCY, OCCURRENCES = "namespace", "term", "documents", "occ
 
 @dataclass
 class TermEntry:
-    """A term: its number, how many living documents have it, and how often, or with which sum of weights."""
+    """A term: its number, its document frequency among live documents, and the sum of its counts or weights."""
 
     namespace: str
     term: str
@@ -70,7 +70,7 @@ class TermTable(CachedTerms):
         return [(e.number, e.documents) if (e := found.get(term)) else (-1, 0) for term in terms]
 
     def entries(self, space: int, terms: Sequence[str]) -> dict[str, TermEntry]:
-        """Those of the terms that the collection has, as it has them now."""
+        """The current entries of those terms that the collection has."""
         return find_terms(self._connection, self._base, self._namespaces[space], terms)
 
 
@@ -156,7 +156,7 @@ class TermLedger:
         return {number: self._by_number[number].namespace for number in numbers}
 
     def change(self, numbers: np.ndarray, values: np.ndarray, sign: int) -> None:
-        """Count the terms of documents that come (1) or go (-1); `values`: how often each occurs in one of them."""
+        """Count the terms of added (1) or deleted (-1) documents; `values`: how often each occurs in a document."""
         terms, places = np.unique(numbers, return_inverse=True)
         counts, sums = np.bincount(places), np.bincount(places, values)
         for number, documents, occurrences in zip(terms.tolist(), counts.tolist(), sums.tolist(), strict=True):
@@ -166,7 +166,7 @@ class TermLedger:
         self._changed.update(terms.tolist())
 
     def store_new(self) -> None:
-        """Write the terms that are new, with what was counted so far, before documents that have them."""
+        """Write new terms with their current counts, before the documents that contain them."""
         new, self._new = self._new, []
         store_terms(self._connection, self._base, new)
         self._changed.difference_update(entry.number for entry in new)
@@ -191,7 +191,7 @@ _CHUNK = 100_000  # terms that are held as texts at once
 
 
 class TermNumbers:
-    """Finds the places of terms in an Arrow array by their hashes, and compares the texts.
+    """Finds the positions of terms in an Arrow array by their hashes, and compares the texts.
 
     >>> import pyarrow
     >>> TermNumbers(pyarrow.array(["bark", "cat", "dog"])).of(["dog", "bird", "bark"]).tolist()
@@ -213,7 +213,7 @@ class TermNumbers:
         self._alike: dict[str, int] = {terms[place].as_py(): place for place in alike}
 
     def of(self, terms: Sequence[str]) -> np.ndarray:
-        """The place of each term; -1 for those that are not there."""
+        """The position of each term; -1 for unknown terms."""
         found = np.full(len(terms), -1, np.int64)
         if len(self._hashes) == 0 or not terms:
             return found

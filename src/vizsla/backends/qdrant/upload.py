@@ -1,4 +1,4 @@
-"""Parts to a cluster: a new generation of a collection is filled from them beside the old one, and takes its place."""
+"""Upload parts to a cluster: fill a new generation of a collection beside the old one, then replace it."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class UploadReport:
     """The collection that was filled."""
     documents: int
     resumed: bool = False
-    """Whether it went on with one that was stopped."""
+    """Whether it continued an interrupted upload."""
     was_there: bool = False
-    """Whether the same parts were uploaded before, so that nothing was to be done."""
+    """Whether the same parts had been uploaded before, so that there was nothing to do."""
     replaced: str | None = None
-    """The collection that the name stood for before."""
+    """The collection that the name pointed to before."""
     dropped: tuple[str, ...] = ()
     """The generations that were removed."""
 
@@ -99,11 +99,11 @@ def upload_parts(
     connection: Connection | None = None,
     progress: Progress | None = None,
 ) -> UploadReport:
-    """Fill a collection from all parts of a source, equal to one that the documents were added to.
+    """Fill a collection from all parts of a source; the result equals a collection to which they were added.
 
-    The collection of that name is searched meanwhile as it was; when all documents are there, the new one takes its
-    place. The old one is kept. An upload that was stopped goes on with the same call. `model`: where the one of the
-    parts is, if it cannot be opened by the name it was given there.
+    The existing collection of that name is searched until all documents are uploaded; then the new one replaces it. The
+    old one is kept. The same call continues an interrupted upload. `model`: the folder of the parts' model, if it
+    cannot be opened by the name in the parts.
     """
     where = Address.parse(address) if isinstance(address, str) else address
     chosen = options or UploadOptions()
@@ -111,7 +111,7 @@ def upload_parts(
     found = parts if isinstance(parts, PartSet) else PartSet(parts)
     if found.settings.splitter is not None:
         raise VizslaError(
-            f"{found.folder}: these documents are cut into passages, and a collection in Qdrant holds whole documents; "
+            f"{found.folder}: these documents are split into passages, but a collection in Qdrant has whole documents; "
             "encode them without --passages, or index them with vizsla index --from"
         )
     opened = found.model(model)
@@ -136,13 +136,13 @@ def sample_of(parts: PartSet) -> list[dict[str, Any]]:
 
 
 def source_digest(parts: PartSet) -> str:
-    """A digest of what decides the points: the documents, and how they were encoded."""
+    """A digest of everything that determines the points: the documents, and how they were encoded."""
     text = json.dumps([parts.source_digest, parts.settings.digest, parts.settings.batch])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_reweighing(record: FillingRecord) -> bool:
-    """Whether a generation was filled from the one before, which can be done again."""
+    """Whether a generation was filled from the one before, so that it can be rebuilt."""
     return record.source.startswith(REWEIGHING)
 
 
@@ -173,7 +173,7 @@ class _Upload:
         return report
 
     def _there(self, generations: Generations) -> str | None:
-        """The generation that was filled from these parts and not changed since: the live one, or the one behind it."""
+        """The unchanged generation that was filled from these parts: the live one, or a finished one not yet live."""
         live = generations.live
         for base in (*([live] if live else []), *reversed(generations.others)):
             if generation_status(self._connection, base) != READY:
@@ -208,7 +208,7 @@ class _Upload:
         return report
 
     def _version(self, live: str | None) -> str:
-        """What changes with every commit to the live generation."""
+        """The version of the live generation, which changes with every commit."""
         return "" if live is None else version_of(read_state(self._connection, live))
 
 

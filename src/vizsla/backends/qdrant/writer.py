@@ -1,8 +1,8 @@
 """The writer of a collection: documents are staged on this machine, and a commit sends them.
 
 Qdrant has no transactions. A commit marks the collection as being written to, sends all changes, and at the end stores
-the statistics with the next generation. A commit that was stopped leaves the mark: the next writer counts all
-statistics again before it goes on. Documents that were sent stay, and sending them again changes nothing.
+the statistics with the next generation number. An interrupted commit leaves the mark, and the next writer recounts all
+statistics first. Documents that were sent stay, and sending them again changes nothing.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class QdrantWriter:
     def add_analysed(self, batches: Callable[[int], Iterable[AnalysedBatch]]) -> Added:
         """Stage documents that were analysed for the model of this collection elsewhere; else as `add`.
 
-        `batches`: gives them, told how many bytes of memory their terms may take.
+        `batches`: a function that returns the batches; its argument is the memory in bytes that their terms may take.
         """
         return self._stage(batches(TERMS_BYTES))
 
@@ -127,7 +127,7 @@ class QdrantWriter:
         return added
 
     def delete(self, ids: str | int | Iterable[str | int]) -> int:
-        """Stage the deletion of documents by id; gives how many of them there are. `commit` makes it visible."""
+        """Stage the deletion of documents by id; returns how many of them exist. `commit` makes it visible."""
         wanted = list(dict.fromkeys(document_ids(ids)))
         with self._turns:
             existing = tuple(doc_id for doc_id, there in zip(wanted, self._there(wanted), strict=True) if there)
@@ -136,14 +136,14 @@ class QdrantWriter:
             return len(existing)
 
     def _there(self, ids: Sequence[str]) -> list[bool]:
-        """Whether documents are there, given what is staged."""
+        """Whether documents exist, staged changes included."""
         staged = self._staging.there
         unknown = [doc_id for doc_id in ids if doc_id not in staged]
         stored = {p.doc_id for p in find_points(self._connection, self._base, unknown, document=False)}
         return [staged.get(doc_id, doc_id in stored) for doc_id in ids]
 
     def rollback(self) -> None:
-        """Forget all changes since the last commit."""
+        """Discard all changes since the last commit."""
         with self._turns:
             self._staging.close()
             self._staging = Staging()
@@ -159,7 +159,7 @@ class QdrantWriter:
         self.close()
 
     def notes(self) -> dict[str, Any]:
-        """What `set_note` has stored, by name; a commit refuses to change what another writer has changed since."""
+        """The notes stored by `set_note`; a commit fails if another writer has changed one of them since."""
         with self._turns:
             self._seen_notes = read_state(self._connection, self._base).notes
             return dict(self._seen_notes)
@@ -170,7 +170,7 @@ class QdrantWriter:
             self._staging.notes[name] = value
 
     def commit(self) -> CollectionState | None:
-        """Send all changes, one writer at a time; gives the new state, or None if there was nothing to send."""
+        """Send all changes, one writer at a time; returns the new state, or None if there was nothing to send."""
         with self._turns:
             if not self.has_changes:
                 return None
@@ -234,7 +234,7 @@ class Commit:
         )
 
     def _freeze(self, staging: Staging) -> None:
-        """Take the mean lengths of these documents for those of a namespace that no document has yet."""
+        """Freeze the mean lengths of these documents for namespaces that have no documents yet."""
         spaces = dict(self._state.namespaces)
         for name, space in spaces.items():
             if not space.documents:
@@ -250,7 +250,7 @@ class Commit:
             if len(own):
                 self._ledger.change(own, rows.values, 1)  # type: ignore[union-attr]
         self._ledger.store_new()
-        self._remove(batch.ids, delete=False)  # points of the same ids are written over
+        self._remove(batch.ids, delete=False)  # points with the same ids are overwritten
         self._connection.send(upsert, self._state.base, bodies(points))
         spaces = {}
         for name, rows in zip(self._model.namespaces, batch.namespaces, strict=True):
@@ -306,7 +306,7 @@ Change = AnalysedBatch | Deletion
 
 @dataclass
 class Mark:
-    """A place among the changes, to go back to."""
+    """A savepoint among the changes."""
 
     end: int
     count: int
@@ -317,14 +317,14 @@ class Mark:
 
 @dataclass
 class Staging:
-    """Changes in the order they were made. The file has no name, so it is gone with this process."""
+    """Changes in the order they were made. The file is temporary and disappears with this process."""
 
     file: IO[bytes] | None = None
     count: int = 0
     there: dict[str, bool] = field(default_factory=dict)
-    """By id whether a document is there after these changes."""
+    """By id, whether a document exists after these changes."""
     lengths: dict[str, tuple[int, int, int]] = field(default_factory=dict)
-    """By namespace: documents, their total length, the longest; of all that were added."""
+    """By namespace the number, total length and greatest length of all added documents."""
     sample: list[dict[str, Any]] = field(default_factory=list)
     """The fields of the first documents, for models whose weights are fitted to some."""
     notes: dict[str, Any] = field(default_factory=dict)
@@ -378,7 +378,7 @@ class Staging:
         )
 
     def go_back(self, mark: Mark) -> None:
-        """Forget all that was staged after a mark."""
+        """Discard everything that was staged after a mark."""
         if self.file is not None:
             self.file.seek(mark.end)
             self.file.truncate()

@@ -94,7 +94,7 @@ class Clustered(Approximate):
             raise VizslaError(f"vectors of {width} numbers cannot be cut into {self.m} equal parts for {self.name}")
 
     def ivf_factory(self, documents: int, width: int, nlist: int, codes: str) -> str | None:
-        """An IVF index in faiss's words; None where the documents are too few to learn the centroids from."""
+        """The faiss factory string of an IVF index; None if there are too few documents to train the centroids."""
         centroids = max(nlist, 1 << self.nbits if self.has_product_quantizer else 1)
         if documents < POINTS_PER_CENTROID * centroids:
             return None

@@ -34,7 +34,7 @@ class VectorIndex:
     """The options that may differ from one search to the next; the others take effect when the index is built."""
 
     def __post_init__(self) -> None:
-        check_choice("form to store vectors in", self.store, STORES)
+        check_choice("storage type of vectors", self.store, STORES)
 
     @classmethod
     def parse(cls, text: str) -> VectorIndex:
@@ -90,7 +90,7 @@ class VectorIndex:
         return "cpu"
 
     def factory(self, documents: int, width: int) -> str | None:  # noqa: ARG002
-        """What faiss builds for so many vectors of so many numbers; None where every vector is scored.
+        """The faiss index to build for this many vectors of a width; None if every vector is scored.
 
         The text is that of `faiss.index_factory`, for HNSW followed by a blank and `ef_construction`.
         """
@@ -112,7 +112,7 @@ def check_choice(what: str, value: str, choices: Sequence[str]) -> None:
 
 
 def check_ranges(vector_index: Any, **ranges: tuple[int, int]) -> None:
-    """Refuse an option outside the range it may have, both ends included."""
+    """Raise an error for an option outside its range, both ends included."""
     for option, (low, high) in ranges.items():
         value = getattr(vector_index, option)
         if not low <= value <= high:

@@ -1,1 +1,1 @@
-"""Parts: documents encoded by shards, on as many machines as one likes, and put together to one index."""
+"""Parts: documents that are encoded in shards, on any number of machines, and combined into one index."""

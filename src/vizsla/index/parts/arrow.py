@@ -8,7 +8,7 @@ from vizsla.errors import VizslaError
 
 
 def pyarrow() -> Any:
-    """The package with its modules for Parquet, streams and computing; one sentence says how to get it."""
+    """The package with its modules for Parquet, streams and computing; raises an error if it is not installed."""
     try:
         import pyarrow as package
         import pyarrow.compute

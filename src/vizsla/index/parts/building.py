@@ -22,7 +22,7 @@ from vizsla.index.writing.writer import DEFAULT_MEMORY
 from vizsla.models import CountedStatistics, Model, check_model, parse_model
 
 Progress = Callable[[int, int], None]
-"""Is called with the number of documents or passages so far, twice."""
+"""A callback that gets the number of documents or passages so far, as both arguments."""
 
 
 class PartSet:
@@ -62,7 +62,7 @@ class PartSet:
         return sum(part.rows for part in self._parts)
 
     def model(self, model: str | Model | None = None) -> Model:
-        """The model of the parts, by the name it was given or by another one; another model is refused."""
+        """The model of the parts, opened by its recorded name or by `model`; a different model is an error."""
         if model is None:
             try:
                 chosen = parse_model(self.settings.model)
@@ -204,7 +204,7 @@ def build_from_parts(
 ) -> Added:
     """Build an index from all parts of a source, equal to one built from the documents.
 
-    `model`: where the one of the parts is, if it cannot be opened by the name it was given there. `options`: `memory`,
+    `model`: the model of the parts, if it cannot be opened by the name that the parts record. `options`: `memory`,
     `store`, `vector_index` and `positions` as for `Index.create`.
     """
     found = parts if isinstance(parts, PartSet) else PartSet(parts)

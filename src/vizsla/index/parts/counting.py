@@ -1,4 +1,4 @@
-"""The parts of a source counted: all terms with their statistics, before a document is written elsewhere."""
+"""Counts the parts of a source: all terms with their statistics, before any document is exported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class NamespaceCounts:
     """The documents of one namespace, counted."""
 
     documents: int
-    """How many have a length."""
+    """The number of documents with a length above 0."""
     total_length: int
     longest: int
     terms: Any

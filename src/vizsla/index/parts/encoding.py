@@ -43,10 +43,10 @@ def encode_shard(
 ) -> EncodingReport:
     """Encode one shard of the documents and write it as a part, a Parquet file; `build_from_parts` reads all parts.
 
-    Every machine is given all documents in the same order and encodes its share of their batches, see `Shard`. A run
-    that was stopped goes on with the same call; the result is the same, byte for byte, as that of one run.
+    Every machine is given all documents in the same order and encodes its share of their batches, see `Shard`. The
+    same call resumes a stopped run; the result is byte-identical to that of an uninterrupted run.
 
-    `name`: the model as `build_from_parts` can open it, if it is another than the name of the model.
+    `name`: the name by which `build_from_parts` can open the model, if it is not the model's own name.
     `passages`: as for an index. `batch`: how many documents are encoded at once; by default as many as an index does,
     so that vectors are rounded in the same way.
     """

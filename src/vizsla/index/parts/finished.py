@@ -99,7 +99,7 @@ class TermCounter:
 def write_part(
     part: Path, facts: PartFacts, namespaces: Iterable[str], tables: Iterable[Any], schemas: list[Any]
 ) -> None:
-    """Write a finished part, whole or not at all, and before it the counts of its terms; lengths are counted here."""
+    """Write the term counts of a part and then the part itself, atomically; lengths are counted here."""
     pa = pyarrow()
     counter = TermCounter(namespaces)
     base = pa.schema([pa.field(n, pa.int64() if n == "document" else pa.string()) for n in _BASE])
@@ -126,7 +126,7 @@ def _replacing(file: Path) -> Iterator[Path]:
         arrays.sync_folder(file.parent)
     except OSError as e:
         raise VizslaError(
-            f"{file}: this file cannot be written ({e.strerror or e}); the same command goes on where it was, once it "
+            f"{file}: this file cannot be written ({e.strerror or e}); run the same command again to resume, once it "
             "can be"
         ) from None
     finally:

@@ -1,4 +1,4 @@
-"""What the parts of one index must have in common, and which of them each is."""
+"""The settings that all parts of one index share, and the shard that each part holds."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class PartSettings:
         return Splitter(self.words, self.overlap) if self.words else None
 
     def difference(self, other: PartSettings) -> tuple[str, str] | None:
-        """The first difference but the number of the shard, as (what this has, what the other has) in words."""
+        """The first difference other than the shard number, described for this and for the other; None if equal."""
         if self.digest != other.digest:
             if self.model != other.model:
                 return f"the model {self.model}", f"the model {other.model}"

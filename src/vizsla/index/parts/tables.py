@@ -42,8 +42,8 @@ from vizsla.models import (
 def table_of(batch: AnalysedBatch, namespaces: tuple[str, ...], first: int, *, passages: bool) -> Any:
     """A batch as a table; `first` is the number of its first document in the source.
 
-    The analyst must have begun with this batch. A row has its terms in the order in which the batch meets them, so
-    that whoever reads the rows meets all terms in the same order.
+    The batch must be the first of its analyst. Terms are in the order of their first occurrence in the batch, so that
+    a reader of the rows sees new terms in the same order.
     """
     pa = pyarrow()
     ids = [row[0] for row in batch.stored]

@@ -32,7 +32,7 @@ def unfinished_file(part: Path) -> Path:
 
 
 def short_digest(data: bytes) -> bytes:
-    """16 bytes that tell data from other data."""
+    """A 16-byte digest of data."""
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
@@ -123,7 +123,7 @@ class UnfinishedPart:
             os.fsync(self._file.fileno())
         except OSError as e:
             raise VizslaError(
-                f"{self.path}: this file cannot be written ({e.strerror or e}); the same command goes on where it was, "
+                f"{self.path}: this file cannot be written ({e.strerror or e}); run the same command again to resume, "
                 "once it can be"
             ) from None
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from vizsla import stopping
 from vizsla.index.storage import database, forking
 
-_STEPS = 20_000  # of SQLite's machine between two looks at the stop flag: about a millisecond
+_STEPS = 20_000  # SQLite instructions between two checks of the stop flag: about a millisecond
 
 
 def _stoppable(db: sqlite3.Connection) -> sqlite3.Connection:
@@ -27,7 +27,7 @@ class ReadConnection:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.lock = threading.RLock()  # garbage that is collected while it is held may want it, too
+        self.lock = threading.RLock()  # reentrant, since a garbage collection while it is held may need it
         self.db = _stoppable(database.connect(path, write=False))
         self.close = database.close_with(self, self.db)
 
@@ -42,7 +42,7 @@ class ReadConnection:
             with stopping.holding(self.lock), forking.gate:
                 return self.db.execute(sql, values).fetchall()
         except sqlite3.Error as e:
-            stopping.check()  # then this is why
+            stopping.check()  # raises StoppedError if that is the reason
             raise database.plain_error(self.path, e) from e
 
     def begin(self) -> None:
@@ -59,10 +59,10 @@ class ReadConnection:
                 self.db.execute("ROLLBACK")
 
     def leave_log(self, uuid: str, generation: int) -> bool:
-        """Move a long log of writes into the database, and read from there, so that a writer can begin the log again.
+        """Checkpoint a long write-ahead log and read from the database, so that a writer can restart the log.
 
-        A second connection does so and takes the place of the first, if it sees the same commit of the same index.
-        Returns False if that was not possible, as long as another reader holds an older commit; then try again later.
+        A second connection does this and replaces the first if it sees the same commit of the same index. Returns False
+        if that was not possible, because another reader holds an older commit; try again later.
         """
         if self.is_unlocked or not self.db.in_transaction:
             return False
@@ -121,7 +121,7 @@ class Watch:
         self._known: tuple[tuple[database.Stamp | None, ...], Newest] | None = None
 
     def newest(self) -> Newest:
-        """What the folder holds now; an error tells if that is no index, or a damaged one."""
+        """The index in the folder and its last commit; raises an error if there is no index, or a damaged one."""
         now = time.time_ns()
         stamps = database.stamp(self._path), database.stamp(self._path, database.LOG)
         if self._known is not None and self._known[0] == stamps:

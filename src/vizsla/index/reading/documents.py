@@ -33,9 +33,9 @@ _decode = json.JSONDecoder().raw_decode  # fewer calls than json.loads
 
 
 class FoundDocuments:
-    """Documents that a search has found. They are read, all at once, when one of them is looked at.
+    """Documents that a search has found. They are read lazily: all at once, when the first of them is accessed.
 
-    When the store is closed it reads those that nobody has looked at but somebody still may.
+    When the store is closed, it reads the unread documents that are still referenced.
     """
 
     def __init__(self, store: DocumentStore, numbers: Sequence[np.ndarray]) -> None:
@@ -90,9 +90,9 @@ class DocumentStore:
         """Whether the index keeps the texts that the model reads."""
 
     def found(self, numbers: Sequence[np.ndarray]) -> FoundDocuments:
-        """Documents to be read when they are looked at, as long as this store is open and after.
+        """Documents that are read when they are accessed, even after this store is closed.
 
-        `numbers`: for each query the insertion numbers of those that it has found.
+        `numbers`: for each query the insertion numbers of its results.
         """
         found = FoundDocuments(self, numbers)
         if self._is_unlocked:  # what is read later could be of another commit
@@ -102,13 +102,13 @@ class DocumentStore:
         return found
 
     def close(self) -> None:
-        """Read what was found and not looked at, as long as it can be read."""
+        """Read the documents of unread results while the index is still open."""
         for found in list(self._found):
             found.read_before_closing()
         self._found.clear()
 
     def reopen_in_child(self) -> None:
-        """In a forked child: read what was found before the fork by a connection of its own, when it is looked at."""
+        """In a forked child: read results from before the fork through a new connection, when they are accessed."""
         self._found = weakref.WeakSet()
         self._connection = _ChildConnection(self._connection.path)
         self.turn = self._connection.lock
@@ -217,11 +217,11 @@ class DocumentStore:
             yield from (self._whole(list(passages)) for _, passages in groupby(rows, lambda p: document_of(p.id)))
 
     def numbers_of(self, doc_id: str) -> list[int]:
-        """The insertion numbers of the living document with an id: one, or one for each of its passages."""
+        """The insertion numbers of the live document with an id: one, or one for each of its passages."""
         return self.numbers_of_many([doc_id])[doc_id]
 
     def numbers_of_many(self, ids: Iterable[str]) -> dict[str, list[int]]:
-        """The insertion numbers of living documents by id; see `numbers_of`."""
+        """The insertion numbers of live documents by id; see `numbers_of`."""
         numbers: dict[str, list[int]] = {doc_id: [] for doc_id in ids}
         wanted = list(numbers)
         found = self._find(wanted) if self._splitter is None else find_passages(self._find, wanted)
@@ -240,7 +240,7 @@ class DocumentStore:
 
     def _not_stored(self) -> CollectionError:
         path = self._connection.path
-        return CollectionError(f"{path}: documents that are indexed are not stored; run 'vizsla verify'")
+        return CollectionError(f"{path}: some indexed documents are missing from the store; run 'vizsla verify'")
 
 
 class _ChildConnection(ReadConnection):

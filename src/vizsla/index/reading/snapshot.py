@@ -32,8 +32,8 @@ class _StoredSegment:
     def __init__(
         self, path: Path, name: str, facts: dict[str, arrays.Facts], listed: list[int], before: _StoredSegment | None
     ) -> None:
-        """`listed`: deleted rows, see `Living`. `before`: the same segment in an earlier commit; if documents were
-        deleted since, all else is the same.
+        """`listed`: deleted rows, see `Living`. `before`: the same segment in an earlier commit; only its deleted
+        documents can differ.
         """
         self.name = name
         self.facts = facts
@@ -89,7 +89,7 @@ class Snapshot:
     """The segments, terms and documents of a commit.
 
     Segments are mapped into memory, and an open read transaction keeps the rows of the database. `previous`: a
-    snapshot of the same index; what has not changed since is taken from it, the model above all.
+    snapshot of the same index, from which everything unchanged is reused, most importantly the model.
     """
 
     def __init__(self, path: Path, previous: Snapshot | None = None) -> None:
@@ -98,7 +98,7 @@ class Snapshot:
         self._users = 0
         self._retired = False
         self.watch = Watch(path)
-        """Tells what the folder holds now."""
+        """Watches the folder for newer commits."""
         self._log_left: database.Stamp | None = None  # the log that this snapshot does not read from any more
         for attempt in range(_ATTEMPTS):
             recover(path)
@@ -122,7 +122,7 @@ class Snapshot:
             raise
 
     def _is_replaced(self) -> bool:
-        """Whether another index has, or is about to have, the place of the one that could not be opened.
+        """Whether the index that could not be opened has been, or is being, replaced by another.
 
         A newer commit may also have removed a file before it could be mapped; the next try finds its files.
         """
@@ -148,7 +148,7 @@ class Snapshot:
         self.segments = SegmentList([s.segment for s in self._stored])
         self.alive = [s.living.alive for s in self._stored]
         self.stored_count: int = sum(statistics["living"] for *_, statistics in rows)
-        """How many rows live: documents, or passages where documents are cut into them."""
+        """The number of live rows: documents, or passages if documents are split."""
         self.terms = TermTable(self.connection, self.segments, [s.living for s in self._stored])
         self.documents = DocumentStore(self.connection, self.meta, self.splitter, self._ids())
         by_segment = [statistics["namespaces"] for *_, statistics in rows]
@@ -218,7 +218,7 @@ class Snapshot:
         return {"terms": self.terms.cached_terms}
 
     def numbers(self) -> np.ndarray:
-        """The insertion numbers of all living documents, ascending."""
+        """The insertion numbers of all live documents, ascending."""
         living = [s.numbers if a is None else s.numbers[a] for s, a in zip(self.segments, self.alive, strict=True)]
         return np.concatenate([*living, np.zeros(0, np.int64)])
 
@@ -232,7 +232,7 @@ class Snapshot:
 
     @contextmanager
     def naming_damage(self) -> Iterator[None]:
-        """Say in one sentence that a segment is damaged, if something is found to be."""
+        """A context in which damage of a segment becomes an error that names the index."""
         try:
             yield
         except (DamagedSegmentError, IndexError):
@@ -245,16 +245,16 @@ class Snapshot:
     # How long it stays open
 
     def pin(self) -> None:
-        """Hold on to this commit whatever others write; the log of writes cannot shrink meanwhile."""
+        """Keep this commit readable whatever others write; the write-ahead log cannot shrink meanwhile."""
         if not self._retired:
             self.connection.begin()
 
     def unpin(self) -> None:
-        """Let go while nobody else can write, so that what this commit holds stays there."""
+        """End the read transaction while nobody else can write, so that the rows of this commit are not removed."""
         self.connection.end()
 
     def leave_log(self) -> None:
-        """Do not keep writers from beginning their log again, if it is long and this is the newest commit."""
+        """Let writers restart a long write-ahead log, if this is the newest commit."""
         now = database.stamp(self.path, database.LOG)
         if now == self._log_left or not database.is_log_long(self.path):
             return
@@ -276,7 +276,7 @@ class Snapshot:
             return True
 
     def _has_changed(self, before: database.Stamp) -> bool:
-        """Whether index.db was written to. One that was replaced or removed stays as it was for those who have it."""
+        """Whether index.db was written to; for those who have it open, replacing or removing it changes nothing."""
         now = database.stamp(self.path)
         return now is not None and now.identity == before.identity and now != before
 
@@ -284,7 +284,7 @@ class Snapshot:
     def is_newest(self) -> bool:
         """Whether the folder holds this commit of this index, and not another, a damaged one, or none.
 
-        Whoever asks again and again does not keep writers from beginning their log again.
+        Frequent calls do not prevent writers from restarting their log.
         """
         try:
             newest = self.watch.newest()

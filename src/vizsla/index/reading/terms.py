@@ -1,4 +1,4 @@
-"""The terms of an index: their numbers, and in how many living documents they are."""
+"""The terms of an index: their numbers, and in how many live documents they are."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TermTable(CachedTerms):
         return frequencies
 
     def beginning_with(self, space: int, beginning: str) -> tuple[list[str], np.ndarray]:
-        """The terms that begin in some way, in the order of their letters, and their document frequencies."""
+        """The terms with a prefix, in alphabetical order, and their document frequencies."""
         rows = self._rows(space, beginning, _after(beginning))
         return [row.term for row in rows], self._frequencies_of(np.array([row.number for row in rows], np.int64))
 
@@ -110,7 +110,7 @@ def _after(beginning: str) -> str | None:
 
 @dataclass(frozen=True)
 class NamespaceStatistics:
-    """The statistics of one namespace over the living documents of a commit."""
+    """The statistics of one namespace over the live documents of a commit."""
 
     documents: int
     total_length: int

@@ -39,8 +39,8 @@ def measure_recall(
 ) -> list[Recall]:
     """Search the same queries exactly and with some parameters, in turns; the first result is exact search.
 
-    Queries are encoded before, so only the search is timed. Without a model the part of the index's own is used whose
-    vectors are searched approximately: the dense one, or that of late interaction.
+    Queries are encoded first, so only the search is timed. By default the component of the index's own model that
+    has an approximate vector index is used: the dense one, or that of late interaction.
     """
     texts = check_queries(queries)
     if not texts:

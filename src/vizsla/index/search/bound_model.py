@@ -37,7 +37,7 @@ class SparsePart:
     statistics: NamespaceStatistics
 
     known: dict[str, tuple[int, float]] = field(default_factory=dict)
-    """Terms that queries had: their numbers, and what their weights are multiplied by; -1 if no document has one."""
+    """A cache of query terms: their numbers, -1 if no document has them, and the factors of their weights."""
 
     def query_weights(self, queries: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
         """The final weights of each query's terms; terms that no document has are left out."""
@@ -94,7 +94,7 @@ class SparsePart:
         return self._places[:count] if count <= len(self._places) else np.full(count, self.space, np.int64)
 
     def encode_weights(self, weights: Mapping[str, float]) -> _Encoded:
-        """Term numbers, namespaces and weights, given what terms weigh in the end."""
+        """Term numbers, namespaces and weights, given the final weights of terms."""
         known = self._known_terms([weights])
         numbers = np.array([known[term][0] for term in weights], np.int64)
         return numbers, self._spaces(len(numbers)), np.array(list(weights.values()), np.float64)
@@ -131,16 +131,16 @@ class TokenPart:
 
 @dataclass(frozen=True, eq=False)
 class MatchPart:
-    """A component whose tokens meet equal ones, its weight, and its namespace in the index."""
+    """A component that matches equal tokens (COIL), its weight, and its namespace in the index."""
 
     space: int
     weight: float
     component: TokenMatchComponent
 
     def encode(self, texts: Sequence[str]) -> list[tuple[MatchQuery, np.ndarray | None] | None]:
-        """The tokens of queries with their vectors, and the vector of the whole query, if there are any.
+        """The tokens of queries with their vectors, and the vector of the whole query, if the model has one.
 
-        The weight is multiplied into the latter. None for a query without a known token.
+        The vector of the whole query includes the weight. None for a query without a known token.
         """
         terms, vectors, whole = self.component.query_embeddings(texts)
         weighted = self.weight * whole.astype(np.float64)
@@ -165,14 +165,14 @@ class BoundModel:
     matches: tuple[MatchPart, ...]
     weightings: Weightings
     has_vectors: bool
-    """Whether documents are found by vectors, too, and not by terms alone."""
+    """Whether the model has vectors, so that documents are not found by terms alone."""
 
     @classmethod
     def bind(cls, model: Model, own: Model, statistics: Mapping[str, NamespaceStatistics]) -> BoundModel:
         """Bind a model to an index that was built with `own`.
 
-        What is stored are counts and lengths, so k1, b, the variant and the weights of a sum may differ, and parts may
-        be left out. The analyzer and the fields may not differ.
+        The index stores counts and lengths, so k1, b, the variant and the weights of a sum may differ from `own`, and
+        parts may be left out. The analyzer and the fields must be the same.
         """
         components = [p.component for p in own.parts]
         takes_own_weights = model.needs_fit and len(model.parts) == len(own.parts)  # fitted to the index's documents
@@ -209,7 +209,7 @@ class BoundModel:
         return [Query(*_joined(encoded), *some) for encoded, some in pairs]
 
     def encode_weighted(self, text: str, weights: Mapping[int, Mapping[str, float]]) -> Query:
-        """A query as numbers, given what its terms weigh in the end, by the place of each sparse namespace.
+        """An encoded query, given the final weights of its terms, by the position of each sparse namespace.
 
         `text`: what parts with vectors read.
         """

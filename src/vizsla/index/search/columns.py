@@ -21,7 +21,7 @@ from vizsla.runs.filters import SAMPLE, Test, family_of, field_names
 
 MAX_COLUMNS = 16
 MAX_CHARACTERS = 16 << 20
-"""How long all different texts of a field may be together, so that a column has its bounds in memory."""
+"""The maximum total length of a field's distinct texts, which bounds the memory of a column."""
 BATCH = 10_000
 """Documents that are read at once: searches wait for the connection meanwhile."""
 _NO_CODE = -1
@@ -62,7 +62,7 @@ def value_at(content: Mapping[str, Any], path: Path) -> Any:
 
 
 class DocumentRows:
-    """The living documents of a snapshot in the order of insertion, and the rows that each of them has.
+    """The live documents of a snapshot in the order of insertion, and the rows that each of them has.
 
     A document has one row; in an index of passages one for each of its passages, one after the other.
     """
@@ -72,7 +72,7 @@ class DocumentRows:
         self._sizes = [len(segment) for segment in snapshot.segments]
         self.has_passages = snapshot.splitter is not None
         self.row_numbers = snapshot.numbers()
-        """The insertion numbers of all living rows."""
+        """The insertion numbers of all live rows."""
         self._starts: np.ndarray | None = None
         if self.has_passages:
             first = snapshot.documents.first_passages()
@@ -93,7 +93,7 @@ class DocumentRows:
         return rows if self._starts is None or not len(rows) else np.logical_or.reduceat(rows, self._starts)
 
     def masks(self, rows: np.ndarray) -> list[np.ndarray]:
-        """For each segment a mask of its rows, given one of all living rows."""
+        """For each segment a mask of its rows, given one of all live rows."""
         masks, first = [], 0
         for size, alive in zip(self._sizes, self._alive, strict=True):
             living = size if alive is None else int(np.count_nonzero(alive))
@@ -191,8 +191,8 @@ class Column:
     def sort_keys(self, *, descending: bool) -> np.ndarray:
         """[documents] whole numbers that sort documents by value: numbers, then texts, then false and true.
 
-        A document with several values sorts by its least, or by its greatest in descending order; one without by none,
-        behind all others.
+        A document with several values sorts by its smallest, or by its largest in descending order; documents without a
+        value come last.
         """
         return self._descending if descending else self._ascending
 
@@ -211,7 +211,7 @@ class Column:
 
     @cached_property
     def _order(self) -> np.ndarray:
-        """The place of each value among all values; at least one number, so that a code of -1 has one to ignore."""
+        """The rank of each value among all values; never empty, so that indexing with the code -1 is valid."""
         places = np.zeros(max(len(self.values), 1), np.int64)
         places[sorted(range(len(self.values)), key=lambda code: value_order(self.values[code]))] = np.arange(
             len(self.values)
@@ -296,13 +296,13 @@ def _as_number(value: Any) -> float | int:
 
 
 Reader = Callable[[int, int, bool], Sequence[Mapping[str, Any]]]
-"""Gives the fields of the documents from one place to another, those with texts only where they are wanted."""
+"""A function that reads the fields of the documents first .. last - 1, with or without the indexed texts."""
 
 
 class Columns:
     """The columns of some documents; each is read at its first use and kept.
 
-    A thread that is stopped while it reads leaves what it has read to the next.
+    If a thread is stopped while it reads a column, the next thread continues where it stopped.
     """
 
     def __init__(self, read: Reader, documents: int, text_fields: Sequence[str]) -> None:
@@ -359,7 +359,7 @@ class Columns:
 
 
 def document_columns(snapshot: Snapshot, rows: DocumentRows) -> Columns:
-    """The columns of whole documents, to count and sort them. Of passages the first stands for its document."""
+    """The columns of whole documents, to count and sort them. A split document is represented by its first passage."""
     documents, numbers, text_fields = snapshot.documents, rows.numbers, snapshot.model.fields
 
     def read(first: int, last: int, with_texts: bool) -> Sequence[Mapping[str, Any]]:

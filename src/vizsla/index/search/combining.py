@@ -24,10 +24,10 @@ _DEPTH_OPTION = Option("depth", "int", DEPTH, "how many documents of each part a
 class Combination:
     """A rule by its name; parsed from text, printed back.
 
-    `sum`: every document by the sum of its scores, which is exact. `union(depth=100)`: the best documents of each part,
-    `depth` or k if that is more, by the sum of their scores. `candidates(depth=100)`: the same, but parts of late
-    interaction only score what the others find. A fusion, as in `rrf(k=60, depth=100)`: the best documents of each part
-    by their ranks or normalised scores; the weights of the sum do not count.
+    `sum` ranks all documents by the sum of their scores, exactly. `union(depth=100)` ranks the union of the best
+    max(depth, k) documents of each part by the sum of their scores. `candidates(depth=100)` is the same, but parts of
+    late interaction only score what the others find. A fusion, as in `rrf(k=60, depth=100)`, ranks the best documents
+    of each part by their ranks or normalised scores, without the weights of the sum.
 
     >>> str(Combination.parse("rrf")), str(Combination.parse("union(depth=20)"))
     ('rrf(k=60, depth=100)', 'union(depth=20)')
@@ -46,7 +46,7 @@ class Combination:
         options = {key: value for key, value in call.options.items() if key != _DEPTH_OPTION.name}
         depth = _read_depth(call.options.get(_DEPTH_OPTION.name), text)
         if call.name in _OWN and (options or (call.name == "sum" and call.options)):
-            raise VizslaError(f"{call.name} does not take one of the options in {short(text)}")
+            raise VizslaError(f"{short(text)} has an option that {call.name} does not take")
         fusion = None if call.name in _OWN else FUSIONS.make(call._replace(options=options))
         return cls(call.name, depth, fusion)
 

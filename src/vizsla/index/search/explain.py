@@ -1,6 +1,6 @@
 """Why a document has its score: one branch per part of a model, one leaf per query term.
 
-What is known of a document is behind `ExplainedDocument`, so that documents elsewhere are explained in the same way.
+Documents are accessed through `ExplainedDocument`, so that documents of other backends are explained in the same way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vizsla.runs import Explanation, Filter
 
 
 class MatchedTokens(NamedTuple):
-    """For each token of a query the highest product, and the place of the document's token it met; -1 for none."""
+    """For each query token its highest product, and the position of the matching document token; -1 for none."""
 
     products: np.ndarray
     places: np.ndarray
@@ -48,7 +48,7 @@ class ExplainedDocument(ABC):
 
     @abstractmethod
     def average_length(self, part: SparsePart) -> float:
-        """The mean length that the weights are made with."""
+        """The average document length that the weights are computed with."""
 
     @abstractmethod
     def vector(self, part: DensePart | MatchPart) -> np.ndarray:
@@ -56,11 +56,11 @@ class ExplainedDocument(ABC):
 
     @abstractmethod
     def max_sims(self, part: TokenPart, vectors: np.ndarray) -> tuple[MatchedTokens, int]:
-        """What each query vector met, and how many token vectors the document has."""
+        """The match of each query vector, and how many token vectors the document has."""
 
     @abstractmethod
     def matches(self, part: MatchPart, query: MatchQuery) -> MatchedTokens:
-        """What each query token met among the equal ones."""
+        """The best match of each query token among equal tokens of the document."""
 
     @abstractmethod
     def token_names(self, component: TokenComponent) -> list[str]:
@@ -70,7 +70,7 @@ class ExplainedDocument(ABC):
 def explain(
     searcher: Searcher, bound: BoundModel, text: str, doc_id: str, condition: Filter | None, syntax: str | None = None
 ) -> Explanation:
-    """The score of a document, as a tree whose leaves add up to it; of a document in passages that of the best one.
+    """The score of a document, as a tree whose leaves add up to it; for a split document the score of its best passage.
 
     `condition`: the filter of the search, for queries that are expanded from documents.
     """
@@ -84,7 +84,7 @@ def explain(
         words = WordQuery(searcher, bound, text, condition)
         numbers = [n for n in numbers if words.meets(n)]
         if not numbers:
-            raise VizslaError(f"the document {doc_id!r} does not meet the query")
+            raise VizslaError(f"the document {doc_id!r} does not match the query")
         text, weights = words.plain_text, words.weights
     documents = [_SegmentDocument(searcher, n) for n in numbers]
     try:
@@ -102,7 +102,7 @@ def explain_document(
 ) -> Explanation:
     """The score of one document or passage.
 
-    `weights`: what each sparse part makes of the query, by its namespace's place, if that is not decided by the text.
+    `weights`: the query's weights in each sparse part, by the position of its namespace, if not encoded from the text.
     """
     branches = []
     for part in bound.parts:

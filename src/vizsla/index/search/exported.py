@@ -1,4 +1,4 @@
-"""What other engines need of an index: full weights and vectors by document, posting lists by term, encoded queries."""
+"""Index data for other engines: full weights and vectors by document, posting lists by term, encoded queries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DOCUMENTS = 1000  # whose vectors are given at once
 
 
 class ExportedVectors(NamedTuple):
-    """The vectors of one living document, by namespace."""
+    """The vectors of one live document, by namespace."""
 
     number: int
     terms: dict[str, dict[str, float]]
@@ -28,11 +28,11 @@ class ExportedVectors(NamedTuple):
 
 
 class TermList(NamedTuple):
-    """The posting list of a term over the living documents."""
+    """The posting list of a term over the live documents."""
 
     term: str
     places: np.ndarray
-    """Ascending: how many living documents were inserted before each document."""
+    """Ascending: how many live documents were inserted before each document."""
     values: np.ndarray
     """What is stored, or full weights."""
 
@@ -68,7 +68,7 @@ class _Range(NamedTuple):
 
 
 def document_vectors(searcher: Searcher) -> Iterator[tuple[int, dict[str, float]]]:
-    """The number of each living document and the full weights of its terms, idf included.
+    """The number of each live document and the full weights of its terms, idf included.
 
     In a sum the terms are prefixed by their namespaces.
     """
@@ -91,11 +91,11 @@ def check_exportable(searcher: Searcher) -> None:
     """Refuse a model whose scores are no inner products, so that other engines cannot compute them."""
     for part in searcher.own.parts:
         if not isinstance(part, SparsePart | DensePart):
-            raise VizslaError(f"{part.component.name} has token vectors, which other engines cannot be given")
+            raise VizslaError(f"{part.component.name} has token vectors, which cannot be exported to other engines")
 
 
 def exported_vectors(searcher: Searcher) -> Iterator[list[ExportedVectors]]:
-    """The vectors of all living documents, some documents at a time."""
+    """The vectors of all live documents, some documents at a time."""
     check_exportable(searcher)
     snapshot, sparse, dense = searcher.snapshot, searcher.own.sparse, searcher.own.dense
     table = _term_table(snapshot, sparse, prefixed=False)
@@ -168,9 +168,9 @@ def only_sparse_part(searcher: Searcher) -> SparsePart:
 
 
 def stores_whole_numbers(searcher: Searcher) -> bool:
-    """Whether stored values can stand for the model's terms in another engine as they are: counts, or whole weights.
+    """Whether another engine can use the stored values as they are: counts, or integer weights.
 
-    Weights that a factor of each term is multiplied with cannot.
+    It cannot if the model multiplies the weights by a factor per term.
     """
     part = only_sparse_part(searcher)
     if any(segment.large.values.dtype.kind == "f" for segment in searcher.snapshot.segments):
@@ -181,7 +181,7 @@ def stores_whole_numbers(searcher: Searcher) -> bool:
 
 
 def term_lists(searcher: Searcher, *, weighted: bool) -> Iterator[TermList]:
-    """The lists of the terms of living documents, in the order of their UTF-8 bytes; `weighted`: of full weights."""
+    """The lists of the terms of live documents, in the order of their UTF-8 bytes; `weighted`: of full weights."""
     snapshot, part = searcher.snapshot, only_sparse_part(searcher)
     weighting = part.component.weighting(part.statistics)
     firsts, living = _places(snapshot)
@@ -214,7 +214,7 @@ def _merged(term: str, places: list[np.ndarray], values: list[np.ndarray]) -> Te
 
 
 class _ListReader:
-    """Reads the lists of many terms of a segment; which of them there are is looked up at once."""
+    """Reads the lists of many terms of a segment; all terms are looked up once, in a batch."""
 
     def __init__(self, segment: Segment, numbers: np.ndarray) -> None:
         self.segment = segment
@@ -229,7 +229,7 @@ class _ListReader:
 
 
 def _places(snapshot: Snapshot) -> tuple[list[int], list[np.ndarray | None]]:
-    """Each segment's first place, and the places of its rows from there: -1 for the dead, None if all live."""
+    """Each segment's first place, and the places of its rows from there: -1 for deleted rows, None if all are live."""
     firsts, places, first = [], [], 0
     for segment, alive in zip(snapshot.segments, snapshot.alive, strict=True):
         firsts.append(first)
@@ -239,7 +239,7 @@ def _places(snapshot: Snapshot) -> tuple[list[int], list[np.ndarray | None]]:
 
 
 def document_lengths(searcher: Searcher) -> np.ndarray:
-    """How long each living document is, in the order of insertion."""
+    """How long each live document is, in the order of insertion."""
     snapshot, part = searcher.snapshot, only_sparse_part(searcher)
     sizes = [segment.sizes[part.space] for segment in snapshot.segments]
     living = [s if alive is None else s[alive] for s, alive in zip(sizes, snapshot.alive, strict=True)]

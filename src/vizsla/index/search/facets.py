@@ -22,8 +22,8 @@ MAX_FIELDS = 12
 """How many fields `facet_fields` gives at most."""
 _SAMPLE = 200  # documents that are looked at for fields worth counting
 _LONGEST = 60  # characters of a text that is worth counting
-_FEW = 10  # values that need not come again
-_DEEPEST = 8  # objects in one another
+_FEW = 10  # up to this many values a field is worth counting even if none repeats
+_DEEPEST = 8  # levels of nested objects
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _facets(column: Column, documents: np.ndarray, size: int) -> FieldFacets:
 
 
 def _checked(fields: object, size: object) -> tuple[dict[str, Path], int]:
-    """The keys that lead to each field; what cannot name fields, and a size that is no number, are refused."""
+    """The path of each field and the checked size; raises an error for invalid names or sizes."""
     if isinstance(fields, str | bytes) or not isinstance(fields, Sequence):
         raise VizslaError(f'fields are a list of names, as in ["year", "lang"], not {kind_of(fields)}')
     return {name: field_path(name) for name in fields}, check_count(size, "the number of values")
@@ -152,7 +152,7 @@ def facet_fields(searcher: Searcher) -> list[str]:
 
 
 def _collect(content: Mapping[str, Any], path: Path, found: dict[Path, list[Any]]) -> None:
-    """Add the values of all fields, those inside of objects, too."""
+    """Add the values of all fields, including those inside objects."""
     for key, value in content.items():
         if isinstance(value, Mapping) and len(path) < _DEEPEST:
             _collect(value, (*path, key), found)
@@ -161,7 +161,7 @@ def _collect(content: Mapping[str, Any], path: Path, found: dict[Path, list[Any]
 
 
 def _is_worth_counting(field_values: Sequence[Any]) -> bool:
-    """Whether a field has short values of which some come again, or few at all."""
+    """Whether a field has short values that repeat, or few values in all."""
     values = [value for field_value in field_values for value in scalars_of(field_value)]
     if not values or any(isinstance(value, str) and len(value) >= _LONGEST for value in values):
         return False
@@ -170,7 +170,7 @@ def _is_worth_counting(field_values: Sequence[Any]) -> bool:
 
 
 def _leads_to(name: str, path: Path) -> bool:
-    """Whether a name is read as the path; an odd key inside of an object cannot be named."""
+    """Whether a name parses to the path; some keys inside objects cannot be written."""
     try:
         return field_path(name) == path
     except VizslaError:

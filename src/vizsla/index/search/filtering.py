@@ -31,7 +31,8 @@ _ORDERED = ("<", "<=", ">", ">=")
 def passing_rows(columns: Columns, condition: Filter) -> np.ndarray:
     """[rows] which pass a filter.
 
-    A field that no row has, which is most likely misspelt, and a value of a type that no row has there, are refused.
+    Raises an error for a field that no row has, which is most likely misspelt, and for a value of a type that the field
+    never has.
     """
     kept: dict[Path, Column] = {}
     too_long: list[Path] = []
@@ -116,7 +117,7 @@ def _type_problem(leaf: Condition, families: Sequence[str], there: Sequence[str]
 
 
 def _converted(value: Value, family: str) -> Value:
-    """A value as the type that is meant; None where it has no such form."""
+    """A value converted to another type; None if that is not possible."""
     if family == "text":
         return None if value is None else value if isinstance(value, str) else literal(value)
     written = value.strip() if isinstance(value, str) else literal(value)

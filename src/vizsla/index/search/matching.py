@@ -1,4 +1,4 @@
-"""Which documents match: pass a filter and, for a query, can be found by it. All of them, not the best k."""
+"""All documents that pass a filter and match a query, not only the best k."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def matching_rows(
     condition: Filter | None = None,
     syntax: str | None = None,
 ) -> list[np.ndarray]:
-    """For each segment a mask of the living rows that a search without a limit would find; without a query all.
+    """For each segment a mask of the live rows that a search without a limit would find; without a query all.
 
     In an index of passages rows are passages.
     """
@@ -37,7 +37,7 @@ def matching_rows(
 
 
 def _allowed_rows(searcher: Searcher, condition: Filter | None) -> list[np.ndarray]:
-    """For each segment the living rows that pass a filter."""
+    """For each segment the live rows that pass a filter."""
     if condition is not None:
         return list(searcher.masks(condition))
     snapshot = searcher.snapshot

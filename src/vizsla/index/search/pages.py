@@ -1,4 +1,4 @@
-"""Which results are given, and in which order: paging, sorting by a field, one result a group, a least score."""
+"""Which results are returned, and in which order: paging, sorting by a field, collapsing groups, a minimum score."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vizsla.index.search.columns import Column
 from vizsla.index.search.facets import column_of
 from vizsla.index.search.searcher import Searcher
 
-_FACTOR = 4  # how many times deeper the next search is, where results of a group were left out
+_FACTOR = 4  # how many times deeper the next search is if collapsing left too few results
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Page:
     offset: int = 0
     """How many of the first are left out."""
     sort: str | None = None
-    """The field to sort by; all that is found is sorted, equal values by score, and what has no value comes last."""
+    """The field to sort all results by; equal values are sorted by score, results without a value come last."""
     descending: bool = False
     collapse: str | None = None
-    """The field of which each value is given once; a document without a value is a group of its own."""
+    """The field to collapse by: one result for each of its values; a document without a value is its own group."""
     min_score: float | None = None
 
     @classmethod
@@ -52,7 +52,7 @@ class Page:
         return cls(offset, by, descending, None if collapse is None else str(collapse), min_score)  # type: ignore[arg-type]
 
     def select(self, searcher: Searcher, rank: Callable[[int], TopDocuments], k: int) -> TopDocuments:
-        """The rows of this page, given what finds the best n rows; of a document in passages the best one."""
+        """The rows of this page; `rank(n)` finds the best n rows. A split document counts once, by its best passage."""
         most = max(searcher.snapshot.stored_count, 1)
         wanted = self.offset + k
         sort = None if self.sort is None else column_of(searcher, self.sort)

@@ -36,7 +36,7 @@ _Ranker = Callable[[int], TopDocuments]
 
 
 class SearchOptions(NamedTuple):
-    """How to search; None leaves it to the index. See `Index.search_many`."""
+    """Search options; None stands for the default of the index. See `Index.search_many`."""
 
     model: Model | None = None
     combine: str | None = None
@@ -59,7 +59,7 @@ def check_options(given: Iterable[str]) -> None:
 
 
 ONE_TEXT = SearchOptions(threads=1)
-"""How one text is searched if nothing is said about it."""
+"""The default options for a single query."""
 
 
 class OtherOptions(TypedDict, total=False):
@@ -105,14 +105,14 @@ class Search:
     page: Page | None = None
     """Which results are given; None for the best."""
     masks: Sequence[np.ndarray] | None = None
-    """The rows that may be found, where a query says it."""
+    """The rows that may be found, for a query in a query language."""
 
     @classmethod
     def prepare(cls, searcher: Searcher, k: int, filter: FilterLike, options: SearchOptions) -> Search:
         """A search with its options checked."""
         if filter is not None or options is not ONE_TEXT or type(k) is not int:
             return cls._prepared(searcher, k, filter, options)
-        known = searcher.plans.get(k)  # what is asked most is asked again
+        known = searcher.plans.get(k)  # searches with default options are prepared once for each k
         if known is None:
             if len(searcher.plans) >= _MAX_PLANS:
                 searcher.plans.clear()
@@ -165,7 +165,7 @@ class Search:
         return replace(self, fusion=combination, parts=parts)
 
     def _check_candidates(self) -> None:
-        """Refuse a model that has nothing to find candidates by, or nothing to score them by."""
+        """Raise an error if the model has no part that finds candidates, or no late interaction to score them."""
         finding = [part.weight for part in self.bound.parts if not isinstance(part, TokenPart)]
         if not self.bound.tokens or not finding:
             raise VizslaError(f"{CANDIDATES} needs a sum of late interaction and another model, as bm25 + colbert(...)")
@@ -258,14 +258,14 @@ class Search:
         return lambda n: self._top_k_of_words(words, n)
 
     def _top_k_of_words(self, words: WordQuery, k: int) -> TopDocuments:
-        """The best of the rows that meet a query; models with vectors must know a row to find it."""
+        """The best of the rows that match a query; models with vectors also need a vector or a term in common."""
         query = words.query
         if self.union is None and not (query.vector_spaces or query.matches):
             return words.top_k(k)
         return replace(self, masks=words.masks).top_k([query], k)[0]
 
     def _fused_rows(self, text: str, n: int) -> TopDocuments:
-        """The best rows of a fusion, which looks no deeper than its depth or the page."""
+        """The best rows of a fusion, from rankings as deep as its depth or the page."""
         assert self.fusion is not None
         offset = 0 if self.page is None else self.page.offset
         k = min(n, max(self.k + offset, self.fusion.depth))
@@ -295,7 +295,7 @@ class Search:
         return self.condition, self.expected, self.vector_index, self.threads, self.masks
 
     def _top_k_of_union(self, queries: Sequence[Query], k: int, depth: int) -> list[TopDocuments]:
-        """The best, by the sum of all parts, of the documents that any part finds that looks for some."""
+        """The best documents by the sum of all parts, among those found by any part that searches for candidates."""
         assert self.union is not None
         finding = [p for p in self.bound.parts if self.union.name != CANDIDATES or not isinstance(p, TokenPart)]
         spaces = [part.space for part in finding]
@@ -307,7 +307,7 @@ class Search:
         return [self.searcher.top_k_among(query, self.bound, numbers, k) for query, numbers in pairs]
 
     def _fused_hits(self, fusion: Combination, texts: Sequence[str], documents: bool) -> list[Hits]:
-        """Fused rankings as hits; of a document in passages the passage that the first part has found."""
+        """Fused rankings as hits; a split document is shown by the passage that the first part found."""
         snapshot = self.searcher.snapshot
         if snapshot.splitter is None:
             return self._ranking_hits(self._rankings(texts), documents)
@@ -340,11 +340,11 @@ def _with_params(searcher: Searcher, bound: BoundModel, search_params: object) -
     text = check_text(search_params, "search_params", "ef_search=200").strip()
     if isinstance(searcher.snapshot.vector_index, Plaid):
         if text != "exact" and not bound.tokens:
-            raise VizslaError(f"the model reads no token vectors, so there is nothing that {text!r} could change")
+            raise VizslaError(f"the model reads no token vectors, so {text!r} has no effect")
     elif text != "exact" and not bound.dense:
         own = searcher.snapshot.model.parts
         where = "the model reads" if any(isinstance(p.component, DenseComponent) for p in own) else "the index has"
-        raise VizslaError(f"{where} no dense vectors, so there is nothing that {text!r} could change")
+        raise VizslaError(f"{where} no dense vectors, so {text!r} has no effect")
     return searcher.snapshot.vector_index.with_search_params(text)
 
 
@@ -363,7 +363,7 @@ def check_text(value: object, name: str, example: str) -> str:
 
 
 def positive(number: object, name: str) -> int:
-    """A whole number from 1, of whatever type."""
+    """A positive integer of any integer type, as an int; raises an error for anything else."""
     try:
         if isinstance(number, bool):
             raise TypeError
@@ -387,7 +387,7 @@ def hits_of(store: DocumentStore, found: Sequence[TopDocuments], documents: bool
 
     Without `documents` they have none. `first`: the rank of the first.
     """
-    if len(found) == 1 and documents:  # the short way for what is asked most
+    if len(found) == 1 and documents:  # a fast path for the most common search
         (top,) = found
         numbers = top.numbers
         ids, scores = store.ids_of(numbers), top.scores.tolist()
@@ -400,7 +400,7 @@ def hits_of(store: DocumentStore, found: Sequence[TopDocuments], documents: bool
 
 
 def _sources(store: DocumentStore, numbers: Sequence[np.ndarray]) -> list[DocumentSource]:
-    """For each query what reads its documents, with those of its neighbours as long as they are not too many."""
+    """For each query the source of its documents; neighbouring queries share a source up to a number of documents."""
     sources: list[DocumentSource] = []
     while len(sources) < len(numbers):
         end, size = len(sources), 0
@@ -413,7 +413,7 @@ def _sources(store: DocumentStore, numbers: Sequence[np.ndarray]) -> list[Docume
 
 
 def passage_hits(store: DocumentStore, top: TopDocuments, documents: bool, first: int = 1) -> Hits:
-    """Hits of documents by the passages that were found of them."""
+    """Hits of whole documents from the passages that were found."""
     rows = store.ids_of(top.numbers)
     ids, passages = [document_of(row) for row in rows], [passage_of(row) for row in rows]
     source = store.found([top.numbers]) if documents else NO_DOCUMENTS

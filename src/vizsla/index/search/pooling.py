@@ -24,7 +24,7 @@ _BATCH_SIZE = 512  # queries that are encoded and searched at once
 class Pool:
     """The best documents of each part for a query, in the order of insertion, and their scores by each part.
 
-    The weights of the parts are multiplied in. A part that knows nothing of a document gives it 0.
+    Scores include the weights of the parts. A part without a vector or a common term for a document scores it 0.
     """
 
     documents: Sequence[str]
@@ -37,7 +37,7 @@ def scores_among(
 ) -> Iterator[np.ndarray]:
     """For some queries at a time: [queries, documents] the scores of documents given by their ids, all different.
 
-    A document that the model knows nothing of has 0, as does one that is not in the index.
+    A document that the model does not find, or that is not in the index, has the score 0.
     """
     _refuse_passages(searcher)
     texts, places = check_queries(queries), searcher.snapshot.documents.numbers_of

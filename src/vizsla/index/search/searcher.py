@@ -33,7 +33,7 @@ _MAX_CACHED_MODELS = 8
 
 
 class Searcher:
-    """What searches of one snapshot share: bound models and masks of filters are kept, since they come again."""
+    """Searches one snapshot; caches bound models and the masks of filters between searches."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -51,7 +51,7 @@ class Searcher:
         if bound is None:
             if len(self._bound) >= _MAX_CACHED_MODELS:
                 self._bound = {}
-            # The bound model holds the model, so its id is not used again.
+            # The bound model keeps the model alive, so its id() is not reused.
             bound = BoundModel.bind(model, self.snapshot.model, self.snapshot.statistics)
             self._bound[id(model)] = bound
         return bound
@@ -84,7 +84,7 @@ class Searcher:
         threads: int = 1,
         masks: Sequence[np.ndarray | None] | None = None,
     ) -> list[TopDocuments]:
-        """For each query the best k living documents that pass the filter, or that are in `masks` where they are given.
+        """For each query the best k live documents that pass the filter, or that are in `masks` where they are given.
 
         `expected` below 1, or a `vector_index`: approximately, see `engine.search_many`.
         """
@@ -99,7 +99,7 @@ class Searcher:
             raise snapshot.damage() from None
 
     def top_k_among(self, query: Query, bound: BoundModel, numbers: np.ndarray, k: int) -> TopDocuments:
-        """The best k of some living documents."""
+        """The best k of some live documents."""
         with self.snapshot.naming_damage():
             return search_among(self.snapshot.segments, query, bound.weightings, numbers, min(k, max(len(numbers), 1)))
 
@@ -121,7 +121,7 @@ class Searcher:
     def top_k_of_phrase(
         self, query: Query, bound: BoundModel, pattern: PhrasePattern, space: int, k: int, condition: Filter | None
     ) -> TopDocuments | None:
-        """The best k living documents that have a phrase and pass a filter; None if they must be found otherwise.
+        """The best k live documents that have a phrase and pass a filter; None if this method does not apply.
 
         `space`: the namespace of the phrase.
         """
@@ -147,7 +147,7 @@ class Searcher:
 
     @cached_property
     def rows(self) -> DocumentRows:
-        """The living documents and their rows."""
+        """The live documents and their rows."""
         return DocumentRows(self.snapshot)
 
     @cached_property
@@ -177,7 +177,7 @@ class Searcher:
 
 
 class _Context(NamedTuple):
-    """The documents that pass a filter, for queries that are expanded from documents. Others must leave no trace."""
+    """The documents that pass a filter, for pseudo-relevance feedback: other documents must not influence a query."""
 
     searcher: Searcher
     condition: Filter | None

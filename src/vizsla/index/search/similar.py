@@ -18,7 +18,7 @@ from vizsla.models import Model, as_text, field_text, is_text
 from vizsla.runs import Document, Filter, FilterLike, Hits
 
 MAX_WORDS = 25
-"""Of a query that is made from a document; as many as Lucene's MoreLikeThis takes."""
+"""The number of words of a query made from a document, as in Lucene's MoreLikeThis."""
 MAX_TEXT = 1000
 """Characters of a document's text that a dense model reads as a query."""
 
@@ -40,14 +40,14 @@ def without_itself(hits: Hits, doc_id: str, k: int) -> Hits:
 
 
 def similar_query(searcher: Searcher, doc_id: str, model: Model | None) -> str:
-    """The query that finds documents like a document; empty if the document has nothing to go by."""
+    """The query that finds documents like a document; empty if the document has no words."""
     bound = searcher.own if model is None else searcher.bind(model)
     store = searcher.snapshot.documents
     document = store.by_id([doc_id]).get(doc_id)
     if document is None:
         raise VizslaError(f"there is no document with the id {doc_id!r}")
     if not store.has_texts:
-        raise VizslaError("this index does not keep the texts of documents, so none can be found that are like another")
+        raise VizslaError("this index does not keep the texts of documents, so it cannot find similar documents")
     return query_like(document, bound)
 
 
@@ -72,7 +72,7 @@ def _texts(content: Mapping[str, Any]) -> dict[str, str]:
 def _telling_words(document: Document, parts: Sequence[SparsePart]) -> str:
     """The words of a document with the highest tf times idf, the best first.
 
-    Where a model reads vectors, the terms of the document's own, with their weights.
+    For a model of precomputed vectors: the terms of the document's vector, with their weights.
     """
     for part in parts:
         vector = document.get(part.component.fields[0])

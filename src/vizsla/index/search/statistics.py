@@ -18,7 +18,7 @@ _DOCUMENTS = 1024  # whose vectors are read at once
 
 
 class TermStatistics(NamedTuple):
-    """How common a term is in the living documents."""
+    """How common a term is in the live documents."""
 
     namespace: str
     term: str
@@ -46,7 +46,7 @@ def term_statistics(searcher: Searcher, text: str) -> list[TermStatistics]:
 
 
 def _occurrences(snapshot: Snapshot, numbers: np.ndarray) -> list[float]:
-    """How often terms occur in living documents, or the sums of their weights."""
+    """How often terms occur in live documents, or the sums of their weights."""
     totals = np.zeros(len(numbers))
     with snapshot.naming_damage():
         for segment, alive in zip(snapshot.segments, snapshot.alive, strict=True):
@@ -70,17 +70,17 @@ def bytes_of(searcher: Searcher, model: Model) -> int:
 
 
 class VectorBlock(NamedTuple):
-    """The dense and the token vectors of some neighbouring living documents."""
+    """The dense and the token vectors of some neighbouring live documents."""
 
     numbers: list[int]
     vectors: dict[str, np.ndarray]
-    """By namespace: the numbers that stored vectors stand for, those of one document behind those of the other."""
+    """By namespace: the decoded vectors of the documents, concatenated."""
     sizes: dict[str, np.ndarray]
     """By namespace with token vectors: how many of them each document has."""
 
 
 def vector_blocks(searcher: Searcher) -> Iterator[VectorBlock]:
-    """The dense and token vectors of all living documents, some documents at a time."""
+    """The dense and token vectors of all live documents, some documents at a time."""
     snapshot = searcher.snapshot
     parts = [part for part in searcher.own.parts if not isinstance(part, SparsePart)]
     if any(isinstance(part, MatchPart) for part in parts):

@@ -1,7 +1,7 @@
-"""Suggestions: words of the collection that begin as what is typed.
+"""Suggestions: words of the collection that complete the typed prefix.
 
-An index holds terms, and a term can be the stem of several words, as `retriev` is of retrieval and retrieves. So some
-documents with the term are looked at for the words that stand for it there.
+An index stores terms, and a term can be the stem of several words, as `retriev` is of retrieval and retrieves. So the
+words of a term are looked up in a sample of the documents that have the term.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _BEGINS_A_WORD = ("", "\u2581", "\u0120")  # how tokenizers of word pieces mark 
 
 
 class Suggestion(NamedTuple):
-    """A word, and how many documents, in an index of passages passages, have it or another word with the same stem."""
+    """A word, and how many documents (or passages) have it or another word with the same stem."""
 
     text: str
     documents: int
 
 
 class Completer:
-    """Completes words from the terms of one snapshot; what was asked before is kept."""
+    """Completes words from the terms of one snapshot; earlier results are cached."""
 
     def __init__(self, snapshot: Snapshot, parts: Sequence[SparsePart]) -> None:
         self._snapshot = snapshot
@@ -74,7 +74,7 @@ class Completer:
         return [Suggestion(word[:start] + text, documents) for text, documents in found]
 
     def _start(self, word: str) -> int:
-        """Where the part of a word begins that is a term by itself: `th` of `state-of-th`."""
+        """The start of the part of a word that becomes a separate term: `th` in `state-of-th`."""
         assert self._part is not None
         last = [] if self._has_pieces else self._part.component.tokens(word)[-1:]
         if last and last[0].end == len(word):
@@ -107,7 +107,7 @@ class Completer:
         return _ranked(found, size)
 
     def _terms_from(self, part: SparsePart, beginnings: Iterable[str]) -> dict[str, int]:
-        """The terms that begin in one of some ways, and in how many documents each is; the most frequent ones."""
+        """The most frequent terms with one of some prefixes, and their document frequencies."""
         if self._has_pieces:
             beginnings = [mark + beginning for beginning in beginnings for mark in _BEGINS_A_WORD]
         frequencies: dict[str, int] = {}
@@ -118,15 +118,15 @@ class Completer:
         return frequencies
 
     def _changed(self, part: SparsePart, typed: str) -> str:
-        """How terms begin where words begin as what is typed: with `zu` for `zü` if the model makes an u of an ü.
+        """The prefix of the terms of words with the typed prefix: `zu` for `zü` if the model removes accents.
 
-        A letter that ends no word keeps stemmers and stop words away.
+        A letter that ends no word is appended, so that neither stemming nor stop words apply.
         """
         tokens = part.component.tokens(typed + _NO_END)[-1:]
         return tokens[0].term.removesuffix(_NO_END) if tokens and not self._has_pieces else ""
 
     def _stems(self, part: SparsePart, prefix: str) -> dict[str, int]:
-        """Terms whose words may be longer than what is typed: its own stem, and the longest that it begins with."""
+        """Stems of words that may have the typed prefix: the prefix's own stem, and the longest term it begins with."""
         own = [token.term for token in part.component.tokens(prefix)][-1:]
         shorter = [prefix[:n] for n in range(len(prefix) - 1, max(1, len(prefix) // 3 - 1), -1)]
         terms = [] if self._has_pieces else list(dict.fromkeys([*own, *shorter]))
@@ -185,7 +185,7 @@ class Completer:
                 yield term, word
 
     def _documents_with(self, term: int, count: int) -> list[int]:
-        """The insertion numbers of some living documents that have a term, from all over the collection."""
+        """The insertion numbers of some live documents that have a term, from all over the collection."""
         found: list[int] = []
         for segment, alive in zip(self._snapshot.segments, self._snapshot.alive, strict=True):
             rows = _rows_with(segment, alive, term, count)
@@ -231,7 +231,7 @@ def _blocks_with(text: str, prefix: str) -> Iterator[str]:
 
 
 def _cuts_words(part: SparsePart) -> bool:
-    """Whether the terms of a part are pieces of words: something that is no word has several."""
+    """Whether the terms of a part are word pieces: a meaningless string then has several terms."""
     return len(part.component.tokens("qzxvkjwq")) > 1
 
 
@@ -249,7 +249,7 @@ def _most_frequent(words: Counter[str]) -> str:
 
 
 def _rows_with(segment: Segment, alive: np.ndarray | None, term: int, count: int) -> np.ndarray:
-    """Some living rows of a segment that have a term."""
+    """Some live rows of a segment that have a term."""
     rows = np.zeros(0, np.int64)
     for lists in (segment.small, segment.large):
         documents, _ = lists.list_of(term, len(segment))

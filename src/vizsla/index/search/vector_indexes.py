@@ -1,4 +1,4 @@
-"""Which vector index a model can have, and what an index has of it."""
+"""Which vector index a model can have, and facts about the vector index of an index."""
 
 from __future__ import annotations
 

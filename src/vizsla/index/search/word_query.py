@@ -1,7 +1,7 @@
 """A query of the query language, bound to an index: which rows meet it, and what its words weigh.
 
-Which documents are found is decided by the words alone, as Lucene's boolean queries decide it. How they are ranked is
-decided by the model: each word that is not excluded counts as it would in a plain query, times its boost.
+The words alone decide which documents match, as in Lucene's boolean queries. The model decides their ranking: each word
+that is not excluded counts as in a plain query, times its boost.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class _Terms(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PartWeights:
-    """What a part of a model makes of a query."""
+    """The weights of a query in one part of a model."""
 
     terms: Mapping[str, float]
-    """How often each term counts, before its rarity does."""
+    """The query-side weight of each term before idf."""
     weights: Mapping[str, float]
-    """What each term weighs in the end; terms that no document has are left out."""
+    """The final weight of each term; terms that no document has are left out."""
 
 
 class WordQuery:
@@ -88,11 +88,11 @@ class WordQuery:
 
     @cached_property
     def rows(self) -> list[np.ndarray]:
-        """For each segment the living rows that meet the query and the filter, ascending."""
+        """For each segment the live rows that meet the query and the filter, ascending."""
         return self._living_rows(frozenset())
 
     def _living_rows(self, unchecked: frozenset[Leaf]) -> list[np.ndarray]:
-        """The same, but of some phrases rows need only have the words."""
+        """The same as `rows`, but rows need only contain the words of the unchecked phrases, in any order."""
         found = []
         with self._searcher.snapshot.naming_damage():
             for s, mask in enumerate(self._allowed):
@@ -103,7 +103,7 @@ class WordQuery:
 
     @cached_property
     def _allowed(self) -> Sequence[np.ndarray | None]:
-        """For each segment a mask of the living rows that pass the filter; None if all do."""
+        """For each segment a mask of the live rows that pass the filter; None if all do."""
         return self._searcher.snapshot.alive if self._condition is None else self._searcher.masks(self._condition)
 
     def top_k(self, k: int) -> TopDocuments:
@@ -152,7 +152,7 @@ class WordQuery:
         return leaf.field is None and all(not is_phrase or len(found.terms) == 1 for found in self._terms_of(leaf))
 
     def _required_phrases(self) -> frozenset[Leaf]:
-        """The phrases that each row must have, those inside of groups left out."""
+        """The phrases that each row must have, except those inside groups."""
         clauses = self._group.clauses
         alone = len(clauses) == 1
         required = [c.node for c in clauses if c.occur == MUST or (alone and c.occur == SHOULD)]
@@ -160,7 +160,7 @@ class WordQuery:
         return frozenset(p for p in phrases if any(len(found.terms) > 1 for found in self._terms_of(p)))
 
     def _phrase_check(self, phrases: frozenset[Leaf]) -> Callable[[int, np.ndarray], np.ndarray]:
-        """What says which rows of a segment have all phrases."""
+        """A function that says which rows of a segment have all phrases."""
 
         def check(s: int, rows: np.ndarray) -> np.ndarray:
             keep: np.ndarray | None = None
@@ -186,7 +186,7 @@ class WordQuery:
 
     @cached_property
     def found(self) -> list[np.ndarray]:
-        """The same, less what a search with vectors does not find: rows without a vector and without a term."""
+        """The same without the rows that a search with vectors does not find: rows with neither a vector nor a term."""
         if not (self.query.vector_spaces or self.query.matches):
             return self.masks
         snapshot = self._searcher.snapshot
@@ -200,7 +200,7 @@ class WordQuery:
         return bool(self.found[segment][row])
 
     def _rows(self, node: Leaf | Group, s: int, unchecked: frozenset[Leaf]) -> np.ndarray | None:
-        """Which rows of a segment meet a node; None for one without a term, which counts as not written."""
+        """Which rows of a segment match a node; None for a node without terms, which is ignored."""
         stopping.check()
         if isinstance(node, Leaf):
             return self._leaf_rows(node, s, node in unchecked)
@@ -269,7 +269,7 @@ class WordQuery:
                 raise
             except VizslaError as e:
                 said = _PLACE.sub("", str(e))
-                raise QuerySyntaxError(f"{said}; \\: is the sign itself", self._text, leaf.position) from None
+                raise QuerySyntaxError(f"{said}; write \\: for a plain colon", self._text, leaf.position) from None
         return masks
 
     def _terms_of(self, leaf: Leaf) -> list[_Terms]:
@@ -353,7 +353,7 @@ class WordQuery:
         parts = self._bound.parts
         if len(parts) == 1 and isinstance(parts[0], SparsePart) and isinstance(parts[0].component, BM25):
             counts, expanded = self._counts_in(parts[0])
-            if not expanded:  # the same numbers as below, sooner
+            if not expanded:  # a shortcut with the same result as below
                 return Query(*parts[0].encode([counts])[0])
         return self._bound.encode_weighted(self.plain_text, {s: own.weights for s, own in self.weights.items()})
 
@@ -380,9 +380,9 @@ def _union(rows: Sequence[np.ndarray], size: int) -> np.ndarray:
 
 
 def _shared_weight(part: SparsePart, terms: list[str]) -> float:
-    """What each term of a prefix or a fuzzy word weighs: as much as the most frequent of them.
+    """The weight of each term of a prefix or a fuzzy word: that of the most frequent of them.
 
-    By its own rarity a misspelt word would count most.
+    With its own idf a rare misspelling would weigh most.
     """
     if not terms:
         return 0.0
@@ -392,7 +392,7 @@ def _shared_weight(part: SparsePart, terms: list[str]) -> float:
 
 
 def _filter(field: str, text: str) -> Filter:
-    """The documents with a value in a field, a text or what the text can be read as."""
+    """A filter for the documents with a value in a field: the text, or the number or boolean that it spells."""
     values: list[str | float | bool] = [text]
     if reads_as_number(text):
         values.append(number(text))

@@ -23,7 +23,7 @@ _BATCH = 2000  # documents whose texts are read at once
 
 
 class PhraseShape(NamedTuple):
-    """Where the terms of a phrase stand: places relative to the first, steps they may be moved by, and the field."""
+    """The shape of a phrase: the positions of its terms relative to the first, the slop, and the field."""
 
     offsets: Sequence[int] = (0,)
     slop: int = 0
@@ -67,7 +67,7 @@ class PhraseFinder:
     def candidates(self, segment: int, numbers: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
         """The allowed rows of a segment that have all terms, wherever, ascending.
 
-        `allowed`: a mask of living rows, since the text of a deleted row is gone; None if all rows live and may match.
+        `allowed`: a mask of live rows, since the text of a deleted row is gone; None if all rows live and may match.
         """
         different = np.array(list(dict.fromkeys(numbers.tolist())), np.int64)
         rows = rows_with_all(self._snapshot.segments[segment], different)
@@ -81,7 +81,7 @@ class PhraseFinder:
     def check(
         self, segment: int, rows: np.ndarray, terms: Sequence[str], numbers: np.ndarray, shape: PhraseShape
     ) -> np.ndarray:
-        """Which of some living rows of a segment have terms in their places."""
+        """Which of some live rows of a segment have terms in their places."""
         if not len(rows):
             return np.zeros(0, np.bool_)
         stored = self._snapshot.segments[segment].sequences.get(self._space)
@@ -105,7 +105,7 @@ class PhraseFinder:
         return rows_with_phrase(sequences, np.arange(len(rows)), pattern)
 
 
-_NO_END = "q"  # a letter that ends no word keeps stemmers and stop words away
+_NO_END = "q"  # a letter that ends no word; appending it avoids stemming and stop words
 
 
 class WordPart:
@@ -151,7 +151,7 @@ class WordPart:
         return words, WordList.of(words)
 
     def _living(self, terms: Sequence[str]) -> list[str]:
-        """The terms that a living document has."""
+        """The terms that a live document has."""
         _, frequencies = self._snapshot.terms.lookup(self.space, terms)
         return [term for term, n in zip(terms, frequencies.tolist(), strict=True) if n]
 

@@ -170,7 +170,7 @@ def sync_folder(folder: Path) -> None:
 # the handle only while it maps the file.
 
 SMALL = 1 << 14
-"""Files up to this many bytes are read rather than mapped, since a map takes whole pages and a system call."""
+"""Files up to this size are read instead of mapped, since a mapping takes whole pages and a system call."""
 
 
 def _map_bytes(descriptor: int, size: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Checksums of the rows of index.db, stored in the same transaction as the rows.
 
-SQLite has no checksums of its own. Here every row has one, and a table has the sum of them, so that adding or removing
-a row needs no other rows. A commit stores the sums; `verify` reads all rows and computes the sums again.
+SQLite has no checksums of its own. Here every row has one, and a table has the sum of the checksums of its rows, which
+can be updated without reading other rows. A commit stores the sums; `verify` reads all rows and computes them again.
 """
 
 from __future__ import annotations

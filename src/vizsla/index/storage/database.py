@@ -166,7 +166,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
         try:
             connection.execute("PRAGMA synchronous=FULL" if write else "PRAGMA query_only=1")
             connection.execute("PRAGMA wal_autocheckpoint=0")  # its errors would look like those of a commit
-            connection.execute("PRAGMA journal_size_limit=0")  # a log that begins again is as long as what is in it
+            connection.execute("PRAGMA journal_size_limit=0")  # a restarted log is truncated to its content
             connection.execute("PRAGMA trusted_schema=0")
             _check_format(connection, path)
         except BaseException:
@@ -245,7 +245,7 @@ class Stamp(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Two files at once never have the same."""
+        """Device and inode number: unique among the files that exist at one time."""
         return self.device, self.inode
 
 
@@ -259,7 +259,7 @@ def stamp(path: Path, file: str = FILE) -> Stamp | None:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Which file index.db is: another one when the index has been replaced; None if it is gone."""
+    """The identity of the file index.db, which changes when the index is replaced; None if the file is missing."""
     now = stamp(path)
     return None if now is None else now.identity
 
@@ -380,7 +380,7 @@ def sweep(connection: sqlite3.Connection, meta: dict[str, Any]) -> dict[str, Any
     """Remove the rows of a commit that was never finished; gives the values of the table `meta` without them."""
     generation, next_number = meta["generation"], meta["next_number"]
     if connection.execute("PRAGMA user_version").fetchone() == (_mark(generation),):
-        return meta  # all rows that were written since are in that commit
+        return meta  # the tables hold exactly the rows of the last commit
     connection.execute("BEGIN IMMEDIATE")
     for table in ("documents", "contents"):
         connection.execute(f"DELETE FROM {table} WHERE number >= ?", (next_number,))
@@ -396,7 +396,7 @@ def sweep(connection: sqlite3.Connection, meta: dict[str, Any]) -> dict[str, Any
 
 
 def mark_finished(connection: sqlite3.Connection, generation: int | None) -> None:
-    """Note in the transaction that the rows of this commit, and no others, are there; None for rows of none."""
+    """Mark in the transaction that the tables hold exactly the rows of this commit; None removes the mark."""
     connection.execute(f"PRAGMA user_version = {0 if generation is None else _mark(generation)}")
 
 
@@ -432,9 +432,9 @@ def segment_rows(
 
 @functools.lru_cache(maxsize=256)
 def _parsed_files(name: Any, text: str) -> dict[str, Facts] | None:
-    """The description of a segment's files, which nobody changes; None instead of one that is not valid.
+    """The description of a segment's files, which callers must not change; None if it is not valid.
 
-    A commit reads those of all segments several times, and few of them are new.
+    It is cached, since a commit reads the descriptions of all segments several times, and few are new.
     """
     files = parse_settings(text)
     return files if check_facts(name, files) else None
@@ -442,7 +442,7 @@ def _parsed_files(name: Any, text: str) -> dict[str, Facts] | None:
 
 @functools.lru_cache(maxsize=256)
 def _parsed_statistics(text: str, count: int) -> dict[str, Any] | None:
-    """The statistics of a segment with so many documents, which nobody changes; None instead of invalid ones."""
+    """The statistics of a segment with `count` documents, which callers must not change; None if they are invalid."""
     statistics = parse_settings(text)
     return statistics if _are_statistics(statistics) and living.are_listed(statistics, count) else None
 
@@ -454,7 +454,7 @@ def live_files(connection: sqlite3.Connection, path: Path) -> dict[str, set[str]
 
 
 def count_statistics(namespaces: Sequence[str], sizes: np.ndarray, alive: np.ndarray | None) -> dict[str, Any]:
-    """The statistics of a segment over its living documents."""
+    """The statistics of a segment over its live documents."""
     if alive is not None:
         sizes = sizes[:, alive]
     by_namespace = {
@@ -496,10 +496,11 @@ def lock_for_writing(path: Path, wait: float) -> FileLock:
 
 
 def commit(connection: sqlite3.Connection, path: Path) -> None:
-    """End a transaction durably. If that fails, nothing of it is there, or the error says that this is not known.
+    """Commit a transaction durably. If that fails, it is undone, or the error says that its state is unknown.
 
-    SQLite writes a transaction to the log and then syncs it. If the sync fails, SQLite calls the transaction failed,
-    and yet it is in the log: whoever reads the log anew, as after a crash, would find it. So it is written over.
+    SQLite writes a transaction to the log and then syncs it. If the sync fails, SQLite reports a failed transaction,
+    but the transaction is in the log, and reading the log again, as after a crash, would restore it. So it is
+    overwritten.
     """
     try:
         connection.execute("COMMIT")

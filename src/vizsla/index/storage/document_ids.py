@@ -1,4 +1,4 @@
-"""The ids of documents as files of a segment, which alone holds them.
+"""The ids of documents as files of a segment; they are stored nowhere else.
 
 Files of ids carry the number of the commit that has written them. A document that was deleted before may have an empty
 id.
@@ -71,7 +71,7 @@ class SegmentIds:
         return first, last, last - first >= len(self.numbers)
 
     def rows_of(self, numbers: np.ndarray) -> Rows:
-        """Where documents with some insertion numbers have their ids, as far as they are here."""
+        """The rows in this segment of the documents with some insertion numbers."""
         first, last, has_gaps = self._ends
         if not has_gaps:
             return self.ids, first, numbers
@@ -80,19 +80,19 @@ class SegmentIds:
         return self.ids, 0, np.where(inside, np.searchsorted(self.numbers, wanted), -1)
 
     def find(self, ids: StoredTexts) -> list[tuple[int, int]]:
-        """The places among some ids and the insertion numbers of documents with these ids that are here and live."""
+        """Pairs of the position of an id and the insertion number of a live document of this segment with that id."""
         alive = self.alive
         return [(i, int(self.numbers[row])) for i, row in self.ids.find(ids) if alive is None or alive[row]]
 
     def ending(self, end: bytes) -> np.ndarray:
-        """The insertion numbers of living documents whose ids end with some bytes, of which the last is a 0."""
+        """The insertion numbers of live documents whose ids end with some bytes, of which the last is a 0."""
         rows = self.ids.rows_ending(end)
         numbers: np.ndarray = self.numbers[rows if self.alive is None else rows[self.alive[rows]]]
         return numbers
 
 
 def find_in_segments(segments: Sequence[SegmentIds], ids: Sequence[str]) -> list[tuple[str, int]]:
-    """Ids and insertion numbers of those documents with some ids that are in segments and live."""
+    """Ids and insertion numbers of the live documents of all segments that have one of some ids."""
     wanted = StoredTexts.of(ids)
     return [(ids[i], number) for segment in segments for i, number in segment.find(wanted)]
 

@@ -1,4 +1,4 @@
-"""What is closed when its owner is collected, and at exit only if no other thread may be using it.
+"""Finalizers that close a resource when its owner is collected, and at exit only if no other thread can use it.
 
 Daemon threads go on while Python exits. A connection of SQLite that is closed while a thread is inside it ends the
 process with a segmentation fault, and a lock that is released lets another process remove files that a thread is still
@@ -31,7 +31,7 @@ def _close_unless_used(close: Callable[..., object], arguments: tuple[Any, ...])
 
 @functools.cache
 def _watch_exit() -> None:
-    """Learn of the exit before finalizers run: what was registered last runs first, and weakref has registered now."""
+    """Notice the exit before finalizers run: atexit runs the last handler first, and weakref has registered its own."""
     atexit.register(_begin_exit)
 
 

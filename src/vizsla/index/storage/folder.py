@@ -42,7 +42,7 @@ _LONGEST_SWAP = 10.0  # seconds a reader waits between the two renamings of a re
 _PAUSE = 0.01
 _HERE = -100  # AT_FDCWD on Linux: paths are as they are given
 _EXCHANGE = 2  # RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS
-_UNLOCKED = 60.0  # seconds after which a build that has not taken its lock is dead
+_UNLOCKED = 60.0  # seconds after which a build without a lock is considered dead
 
 
 def absolute(path: str | Path) -> Path:

@@ -86,7 +86,7 @@ class inside_sqlite:
 
 
 def watch(owner: T, clean_up_in_child: Callable[[T, bool], None]) -> None:
-    """Have something with connections cleaned up in a forked child.
+    """Register an owner of connections for cleanup in forked children.
 
     `clean_up_in_child` gets the owner, and whether the child may close what it has inherited.
     """

@@ -1,8 +1,8 @@
 """Which documents of a segment live, and in how many of them its terms occur.
 
-Files say it as of some commit: a byte for each document, a number for each term. Both are as large as the segment, so a
-commit that deletes few documents does not write them again. It *lists* their rows beside the statistics of the segment
-in the database, and readers take them off: a row from the documents, its terms from the document frequencies of the
+Files record this as of some commit: a byte for each document, a number for each term. Both are as large as the segment,
+so a commit that deletes few documents does not rewrite them. It *lists* the deleted rows with the statistics of the
+segment in the database, and readers subtract them: from the live documents, and from the document frequencies of the
 terms that they look up. When the list is long, the next commit writes new files.
 """
 
@@ -36,7 +36,7 @@ def most_listed(count: int) -> int:
 
 
 def are_listed(statistics: Mapping[str, Any], count: int) -> bool:
-    """Whether what is listed in the statistics of a segment with so many documents are rows of it, ascending."""
+    """Whether the deleted rows listed in the statistics of a segment are valid row numbers, ascending."""
     rows = statistics.get(LISTED, [])
     if not isinstance(rows, list) or not all(type(row) is int for row in rows):
         return False
@@ -44,7 +44,7 @@ def are_listed(statistics: Mapping[str, Any], count: int) -> bool:
 
 
 class Living:
-    """The living documents of a segment."""
+    """The live documents of a segment."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Living:
         return self.alive_without(self.listed)
 
     def alive_without(self, rows: np.ndarray) -> np.ndarray | None:
-        """Which documents of those that the files say to live do so if some are deleted; None if all do."""
+        """Which documents are live according to the files and remain so if some rows are deleted; None if all are."""
         before = self.files.get(ALIVE)
         if len(rows) == 0:
             return before
@@ -85,7 +85,7 @@ class Living:
         return ALIVE not in self.files or len(self.files[ALIVE]) == len(segment)
 
     def frequencies(self, segment: Segment, terms: np.ndarray) -> np.ndarray:
-        """In how many living documents terms occur, given by their numbers."""
+        """In how many live documents terms occur, given by their numbers."""
         found = segment.frequencies(terms, self.files.get(FREQUENCIES))
         return found - frequencies_in_rows(segment, terms, self.listed) if len(self.listed) else found
 

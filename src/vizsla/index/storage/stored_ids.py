@@ -21,11 +21,11 @@ from vizsla.kernels import njit
 
 _STEP_BITS = 6
 _STEP = 1 << _STEP_BITS
-"""Of how many texts one has its place stored."""
+"""The start of every STEP-th text is stored."""
 _SIZE_TYPES = ("uint8", "uint16", "uint32")
-"""Of the array of sizes; kernels are compiled for each of them."""
+"""The types of the array of sizes; kernels are compiled for each of them."""
 SHORT = 1024
-"""Up to so many ids are stored one by one, and are sorted when one of them is looked for."""
+"""Up to this many ids are stored one by one, and are sorted when an id is first looked up."""
 _PLACE_BITS = 12
 _DIGITS = 18
 _END = 10  # a line break stands between ids that are read together
@@ -84,7 +84,7 @@ class StoredTexts:
         return len(self.sizes)
 
     def fit(self) -> bool:
-        """Whether the arrays can belong together, by their shapes and last entries alone."""
+        """Whether the arrays are consistent, judging only by their shapes and last entries."""
         if len(self.starts) != -(-len(self) // _STEP):
             return False
         last = len(self) - len(self) % _STEP if len(self) % _STEP else max(len(self) - _STEP, 0)
@@ -145,7 +145,7 @@ class StoredIds:
 
     @classmethod
     def of(cls, texts: StoredTexts) -> StoredIds:
-        """Ids one by one as arrays that are as short as they get."""
+        """Ids, with consecutive ones stored as runs if that is shorter."""
         if len(texts) <= SHORT:
             return cls(texts)
         keys = _Keys(texts)
@@ -164,14 +164,14 @@ class StoredIds:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """The runs in the order of what stands before their number, and then of their number."""
+        """The runs, sorted by the prefix and then by the number of their first ids."""
         return _readonly(_sorted(self.texts) if self._stored_order is None else self._stored_order)
 
     @cached_property
     def _places(self) -> tuple[np.ndarray, int]:
-        """The runs of some rows at equal distances, and how many bits of a row's number do not count there.
+        """The runs of every 2 ** bits-th row, and `bits`.
 
-        So the run of a row is looked for among few.
+        They narrow the binary search for the run of a row.
         """
         bits = max(len(self).bit_length() - _PLACE_BITS, 0)
         rows = np.arange((len(self) >> bits) + 2) << bits
@@ -186,7 +186,7 @@ class StoredIds:
         return texts.data, texts.sizes, texts.starts, self._runs, places, bits, len(self)
 
     def fit(self) -> bool:
-        """Whether the arrays can belong together, by their shapes and last entries alone."""
+        """Whether the arrays are consistent, judging only by their shapes and last entries."""
         if not self.texts.fit() or (self._stored_order is not None and len(self._stored_order) != len(self.texts)):
             return False
         return self.runs is None or (len(self.runs) == len(self.texts) + 1 and int(self.runs[0]) == 0)
@@ -203,7 +203,7 @@ class StoredIds:
         return bool((counts > 0).all()) and not bool((counts[keys.numbers[: len(counts)] < 0] > 1).any())
 
     def overlap(self) -> bool:
-        """Whether an id is there twice, in a run or as one."""
+        """Whether any id occurs twice, by itself or inside a run."""
         keys = _Keys(self.texts)
         return bool(_overlap(self.texts.data, keys.begins, keys.ends, keys.numbers, self._runs, self.order))
 
@@ -255,7 +255,7 @@ Rows = tuple[StoredIds, int, np.ndarray]
 
 
 def ids_at(parts: Sequence[Rows]) -> list[str]:
-    """The ids of rows that lie in several parts, in their order. All parts have the same rows, each by its numbers.
+    """The ids of rows that are spread over several parts, in their order; every part gets all row numbers.
 
     >>> dogs, cats = (StoredIds.of(StoredTexts.of([f"{name}{i}" for i in range(3)])) for name in ("dog", "cat"))
     >>> rows = np.array([2, 4, 0])
@@ -296,7 +296,7 @@ def _read(parts: Sequence[Rows]) -> tuple[np.ndarray, np.ndarray, int]:
 
 
 class _Keys:
-    """Of all texts where they begin, where their number begins, and their number."""
+    """For each text: where it begins, where its number begins, and its number."""
 
     def __init__(self, texts: StoredTexts) -> None:
         self.begins, self.ends, self.numbers = np.empty((3, len(texts)), np.int64)
@@ -305,7 +305,7 @@ class _Keys:
 
 
 def _sorted(texts: StoredTexts, keys: _Keys | None = None) -> np.ndarray:
-    """Texts in the order of what stands before their number, of their number, and of their place."""
+    """Texts sorted by prefix, then by number, then by position."""
     keys = keys or _Keys(texts)
     order, work = np.arange(len(texts), dtype=np.uint32), np.empty(len(texts), np.uint32)
     in_work = _sort(texts.data, keys.begins, keys.ends, keys.numbers, order, work)
@@ -402,12 +402,12 @@ def _are_sorted(data, begins, ends, numbers, order):
 
 @njit("const uint8[:], const int64[:], const int64[:], const int64[:], bool[:]")
 def _mark_firsts(data, begins, ends, numbers, firsts):
-    """Mark the texts that do not count on from the one before; returns how many."""
+    """Mark the ids that do not continue the run of the previous id; returns how many."""
     total = 0
     for i in range(begins.size):
         first = i == 0 or numbers[i - 1] < 0 or numbers[i] != numbers[i - 1] + 1
         if not first:
-            # With the same number, only what stands before can differ.
+            # With the same number, only the prefixes can differ.
             first = _compare(data, begins[i - 1], ends[i - 1], 0, data, begins[i], ends[i], 0) != 0
         firsts[i] = first
         total += first
@@ -462,8 +462,8 @@ def _measure(data, sizes, starts, runs, places, bits, count, first, rows, measur
     `measured[1]` how many bytes each has with a line break after it, and into `measured[2]` what number each ends with;
     -1 for the first id itself.
 
-    `first` is taken off all rows. One below 0 then, or not below `count`, is passed over. Returns how many rows are
-    here; -1 if there is damage.
+    `first` is subtracted from all rows. Rows that are then outside 0 .. count - 1 are skipped. Returns how many rows
+    were measured; -1 for damage.
     """
     found = 0
     for x in range(rows.size):
@@ -475,7 +475,7 @@ def _measure(data, sizes, starts, runs, places, bits, count, first, rows, measur
             run = _run_of(runs, places, bits, row)
             further = row - np.int64(runs[run])
         begin = _text_begin(data, sizes, starts, run)
-        if begin < 0 or further < 0 or measured[1, x] != 0:  # nobody else has the row
+        if begin < 0 or further < 0 or measured[1, x] != 0:  # another part has the row already
             return -1
         size, number = np.int64(sizes[run]), np.int64(-1)
         if further > 0:
@@ -493,7 +493,7 @@ def _measure(data, sizes, starts, runs, places, bits, count, first, rows, measur
 
 @njit("int64[:,:]")
 def _add_up(measured):
-    """Make of the sizes of measured ids where they end, one after the other; returns where the last one ends."""
+    """Replace the sizes of measured ids by their ends (cumulative sums); returns the end of the last one."""
     total = np.int64(0)
     for x in range(measured.shape[1]):
         total += measured[1, x]

@@ -1,7 +1,7 @@
 """The terms of an index and their numbers: a table for new ones, compressed blocks for all others.
 
-A row of a table takes 17 bytes a term, which for the vocabulary of a collection is more than it says. So a commit moves
-terms to *blocks* of 128 in the order of their bytes, compressed together, when the table has grown to a fifth of all.
+A table row takes 17 bytes per term, which is a lot for the vocabulary of a large collection. So a
+commit moves terms to compressed *blocks* of 128, sorted by their bytes, when a fifth of all terms are in the table.
 A block is text under zlib: for each term a line with the term as JSON and its number. All of it is in the database, so
 that a commit stays one transaction and a reader sees the terms of its commit.
 """
@@ -29,7 +29,7 @@ _MOST_BYTES = 1 << 26  # of a block when it is decompressed; no block of ours co
 _MIN_FOLDED = 4096  # terms that stay in the table
 _SHARE = 4  # the table is moved when it has a quarter as many terms as the blocks
 _FIND = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
-_FEW, _MANY = 16, 500  # terms: found one by one, and always as many, so that SQLite reads the statement once
+_FEW, _MANY = 16, 500  # up to 16 terms are found one by one; others in batches of 500, by one prepared statement
 _FIND_MANY = f"SELECT term, number FROM terms WHERE namespace = ? AND term IN ({','.join('?' * _MANY)})"
 _FIRSTS = "SELECT first FROM term_blocks WHERE namespace = ? ORDER BY first"  # by bytes, as by code points
 _BLOCK = "SELECT data FROM term_blocks WHERE namespace = ? AND first = ?"
@@ -60,7 +60,7 @@ class Term(NamedTuple):
 
 
 Row = tuple[int, str, int]
-"""A `Term`, or what is like one."""
+"""A row of the table `terms`: namespace, term and number."""
 Block = tuple[int, str, bytes]
 """A row of the table `term_blocks`: namespace, first term and content."""
 

@@ -1,4 +1,4 @@
-"""Which ANN indexes of faiss may be opened: those that this user has built here, and those that the user trusts.
+"""Which faiss indexes may be opened: those that the user has built on this machine, and those that the user trusts.
 
 faiss does not check the files it reads, so a file from elsewhere could do harm. The hashes of trusted files are in the
 user's own folder, one empty file for each, never in the index.

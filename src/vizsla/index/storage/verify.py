@@ -234,7 +234,7 @@ def _read_ids(path: Path, name: str, s: Segment, facts: dict[str, arrays.Facts])
 
 
 def _check_ids(path: Path, living: StoredTexts) -> Iterator[str]:
-    """Check that every living document has an id of its own."""
+    """Check that every live document has an id of its own."""
     if not living.sizes.all() or StoredIds.of(living).overlap():
         yield f"{path}: an id is empty, or stands for more than one document"
 
@@ -271,7 +271,7 @@ def _check_statistics(
         yield f"{path}: the statistics of segment {name} are not those of its documents"
     before = stored.files.get(living.ALIVE)
     if before is not None and not before[stored.listed].all():
-        yield f"{path}: documents of segment {name} are listed as deleted that were deleted before"
+        yield f"{path}: segment {name} lists documents as deleted that had been deleted before"
     if before is None:
         return
     try:
@@ -280,7 +280,7 @@ def _check_statistics(
         yield f"{path}: the arrays of segment {name} contradict each other"
         return
     if not np.array_equal(frequencies, stored.files[living.FREQUENCIES]):
-        yield f"{path}: the term frequencies of segment {name} are not those of its living documents"
+        yield f"{path}: the term frequencies of segment {name} are not those of its live documents"
 
 
 def _check_documents(
@@ -298,7 +298,7 @@ def _check_documents(
     if meta["stored"] and not np.array_equal(texts, indexed):
         yield f"{path}: {len(texts):,} {unit} are stored and {len(indexed):,} indexed, or they are not the same"
     if not np.isin(rows, indexed).all():
-        yield f"{path}: metadata of {unit} is stored that are not indexed"
+        yield f"{path}: metadata is stored for {unit} that are not indexed"
     both = np.intersect1d(rows, numbers("deletions", "generation <= ?", meta["generation"]))
     if len(both):
         yield f"{path}: {len(both):,} documents are both stored and deleted"

@@ -1,7 +1,7 @@
 """Documents to analysed batches: they are checked, cut into passages and encoded, some batches ahead of the writer.
 
-An analyst has its own numbers for terms and sends only the texts of new terms, so that processes exchange little data.
-The writer takes batches in order and gives the terms the numbers of the index.
+An analyst numbers terms itself and sends the text of a term only once, so that processes exchange little data. The
+writer takes batches in order and maps these numbers to the term numbers of the index.
 
 Several batches are analysed at a time in threads or in processes. Threads share the encoders of one analyst. That is
 fast where kernels do nearly all of the work, which do not hold the GIL: words that are counted, from lines that a
@@ -78,7 +78,7 @@ class Analyst:
         return self.finish(self.encode(batch, encoders), encoders)
 
     def can_share(self, batch: object) -> bool:
-        """Whether several threads analyse batches like this one faster than one does: they seldom need the GIL."""
+        """Whether several threads analyse batches like this one faster than one, because they rarely need the GIL."""
         shared = self._splitter is None and all(encoder.is_shared for encoder in self._encoders)
         return shared and isinstance(batch, RawLines) and self._plain(batch) is not None
 
@@ -186,7 +186,7 @@ def _size(document: Document) -> int:
 
 @dataclass(frozen=True)
 class Analysis:
-    """How documents are analysed. Other processes make the model from its description and its files in a folder."""
+    """How documents are analysed. Worker processes create the model from its description and its files in a folder."""
 
     model: Model
     description: dict[str, Any]
@@ -199,8 +199,8 @@ class Analysis:
     def run(self, items: Iterable[Document | RawLines], workers: int | None = None) -> Generator[AnalysedBatch]:
         """Analyse documents; close the generator if you do not need all of them.
 
-        `workers`: how many threads or processes; None for as many threads as there are cores where that is faster,
-        else one.
+        `workers`: the number of threads or processes; None for one thread per core if that is faster, otherwise one
+        thread.
         """
         stream = iter(items)
         work = batches(stream, min(p.component.batch_size for p in self.model.parts))
@@ -208,7 +208,7 @@ class Analysis:
         if not first:
             return
         analyst = Analyst(self.model, self.splitter, self.store, self.max_bytes)
-        if workers in (None, 1) and len(first) == 1:  # nothing to do meanwhile, so a thread would not help
+        if workers in (None, 1) and len(first) == 1:  # a single batch: a thread would not help
             yield analyst.analyse(first[0])
         elif analyst.can_share(first[0]):
             yield from _in_threads(analyst, chain(first, work), workers or min(available_cores(), _MOST_THREADS))
@@ -268,7 +268,7 @@ def _threads(count: int) -> Iterator[Executor]:
 
 
 _Submit = Callable[[Batch], Callable[[], AnalysedBatch]]
-"""Has a batch analysed, and gives what waits for it."""
+"""Submits a batch for analysis, and returns a function that waits for the result."""
 
 
 def _in_order(submit: _Submit, work: Iterator[Batch], ahead: int) -> Iterator[AnalysedBatch]:

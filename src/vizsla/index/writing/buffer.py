@@ -1,4 +1,4 @@
-"""The buffer of a writer: postings and vectors in memory, until they are enough for a segment."""
+"""The buffer of a writer: postings and vectors in memory, until there are enough of them for a segment."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Compaction:
             entry.delete(deleted)
         self._rewritten: list[tuple[int, int]] = []  # insertion numbers, from and to
         self.leaves_files = False
-        """Whether there are files that no commit names when this one is done."""
+        """Whether this commit leaves files behind that no commit refers to."""
         self._positions = positions
         self._builders: dict[int, SequenceBuilder] = {}
         self._has_vectors = not all(isinstance(part.component, SparseComponent) for part in model.parts)
@@ -147,7 +147,7 @@ class Compaction:
         return len(entry.deleted) > 0 and entry.living < (1 - MAX_DELETED) * len(entry)
 
     def _merge(self, start: int, end: int) -> None:
-        """Replace neighbouring segments by one with their living documents, if they have any."""
+        """Replace neighbouring segments by one with their live documents, if they have any."""
         old = self._entries[start:end]
         for entry in old:
             check_hashes(self._path, entry.name, entry.files)
@@ -199,7 +199,7 @@ class Compaction:
         """Build the missing ANN indexes of a segment, if it is large enough for them, and drop outdated ones."""
         files = {name: facts for name, facts in entry.files.items() if not name.startswith(vector_files.ANN)}
         for space, rows in entry.segment.dense.items():
-            if space in entry.segment.matches:  # such vectors count together with tokens, which no ANN index knows
+            if space in entry.segment.matches:  # scored together with tokens, which an ANN index lacks
                 continue
             factory = self._vector_index.factory(len(rows), rows.shape[1])
             present = entry.files.get(f"{vector_files.ANN}{space}")
@@ -213,7 +213,7 @@ class Compaction:
         self._set_files(entry, files)
 
     def _build_token_indexes(self, entry: SegmentState, whole: bool) -> None:
-        """Build the centroids, codes and lists that token vectors of a segment lack, and drop what is of no use."""
+        """Build the centroids, codes and lists that token vectors of a segment lack, and drop unused ones."""
         files, segments = entry.files, [e.segment for e in self._entries]
         for space, rows in entry.segment.tokens.items():
             if rows.lists is not None and not self._token_indexes.keeps(rows):
@@ -230,7 +230,7 @@ class Compaction:
         self._set_files(entry, files)
 
     def _build_sequences(self, entry: SegmentState) -> None:
-        """Store the positions of words that a segment lacks, or drop them where the index shall have none."""
+        """Add the positions of words that a segment lacks, or drop them if the index is to have none."""
         files = entry.files if self._positions else segment_files.without(entry.files, segment_files.SEQUENCE_FILES)
         for space, (_, component) in enumerate(self._model.parts):
             bm25 = component.bm25 if isinstance(component, ExpandedBM25) else component

@@ -45,7 +45,7 @@ class DocumentIds:
         return not self._segments and not self._pending
 
     def find(self, ids: Sequence[str]) -> list[tuple[str, int]]:
-        """Ids and insertion numbers of living documents, in the order of the numbers."""
+        """Ids and insertion numbers of live documents, in the order of the numbers."""
         found = [(doc_id, self._pending[doc_id]) for doc_id in ids if doc_id in self._pending]
         try:
             found += find_in_segments(self._segments, ids)
@@ -80,7 +80,7 @@ class DocumentIds:
         return ids
 
     def add_segment(self, name: str, files: Mapping[str, Facts], segment: SegmentIds) -> None:
-        """Look for ids in a segment that was written now, this transaction and, if it is short, the next ones, too."""
+        """Include a new segment in look-ups; a short one stays in memory for later transactions as well."""
         self._segments.append(segment)
         if len(segment.ids) <= SHORT:  # others are read again from their files, which take no memory
             self._opened.remember_ids(name, files, segment)
@@ -121,7 +121,7 @@ class DocumentRows:
         return np.sort(np.array(self._deleted, np.int64))
 
     def find(self, ids: Sequence[str]) -> list[tuple[str, int]]:
-        """Ids and insertion numbers of living documents, or of all their passages."""
+        """Ids and insertion numbers of live documents, or of all their passages."""
         return self._ids.find(ids) if self._splitter is None else find_passages(self._ids.find, ids)
 
     def insert(self, first: int, stored: Sequence[tuple[str, str | None, str | None]]) -> None:

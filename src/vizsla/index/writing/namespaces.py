@@ -1,4 +1,4 @@
-"""What an index stores of documents in one namespace, as models encode it."""
+"""Encodes documents for one namespace of an index, in the form in which they are stored."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TokenBatch:
 
 @dataclass(frozen=True, eq=False)
 class MatchBatch:
-    """The tokens of a batch that meet equal ones, with their vectors, and perhaps a vector for each document."""
+    """The tokens of a batch for token matching, with their vectors, and perhaps a vector for each document."""
 
     documents: MatchDocuments
     lengths: np.ndarray
@@ -101,11 +101,11 @@ class NamespaceEncoder(ABC):
         """The rows of documents; a model that gives something that cannot be stored is refused."""
 
     def encode_lines(self, lines: PlainLines) -> NamespaceBatch:
-        """The rows of documents in lines, if it is shared."""
+        """The rows of documents in raw lines; only for encoders that threads may share."""
         raise NotImplementedError
 
     def finish(self, batch: NamespaceBatch) -> NamespaceBatch:
-        """What is done to one batch after the other, in the order of the documents."""
+        """The sequential part of encoding: called for one batch at a time, in the order of the documents."""
         return batch
 
     @staticmethod
@@ -156,7 +156,7 @@ class _SparseEncoder(NamespaceEncoder):
 
 
 class _WordEncoder(NamespaceEncoder):
-    """Counts words. Its threads meet terms in any order; in the end they are numbered as the documents have them."""
+    """Counts words. Threads see terms in any order; `finish` renumbers them in the order of the documents."""
 
     is_shared = True
 

@@ -18,7 +18,7 @@ from vizsla.index.writing.term_numbers import KnownTerms
 
 
 class OpenSegments:
-    """Segments that are mapped into memory already, as long as commits have them."""
+    """A cache of segments that are mapped into memory, for as long as commits use them."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[dict[str, arrays.Facts], Segment]] = {}
@@ -38,7 +38,7 @@ class OpenSegments:
         return segment
 
     def ids(self, path: Path, name: str, files: dict[str, arrays.Facts]) -> SegmentIds:
-        """The ids of the documents of a segment, those of deleted ones, too; mapped once."""
+        """The ids of all documents of a segment, including deleted ones; mapped once."""
         wanted = files[document_ids.KINDS[0]]
         known, ids = self._ids.get(name, (None, None))
         if ids is None or known != wanted:
@@ -52,16 +52,16 @@ class OpenSegments:
         self._ids[name] = files[document_ids.KINDS[0]], ids
 
     def keep(self, names: Iterable[str]) -> None:
-        """Let go of all segments but these; the files of a segment that was merged take space until then."""
+        """Release all segments except these; the files of a merged segment take disk space until then."""
         kept = set(names)
         self._known = {name: known for name, known in self._known.items() if name in kept}
         self._ids = {name: known for name, known in self._ids.items() if name in kept}
 
 
 class SegmentState:
-    """A segment, and which of its documents live; its files are opened when somebody needs them.
+    """A segment, and which of its documents are live; its files are opened when they are needed.
 
-    A commit changes few segments, and to open one takes longer than to find out that it stays as it is.
+    A commit changes few segments, and opening one takes longer than finding out that it does not change.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class SegmentState:
 
     @cached_property
     def gone(self) -> np.ndarray:
-        """The rows that its files say to live, and that do not after this commit, ascending. Read it after `delete`."""
+        """The rows that are live in its files but not after this commit, ascending. Read it after `delete`."""
         listed = np.array(self._before.get(living.LISTED, ()), np.int64)
         return np.sort(np.concatenate([listed, self.deleted])) if len(self.deleted) else listed
 
@@ -120,7 +120,7 @@ class SegmentState:
         return self.living_files.alive_without(self.gone)
 
     def statistics(self, namespaces: Sequence[str]) -> dict[str, Any]:
-        """The statistics of the documents that live after this commit; all are looked at only for a new longest one."""
+        """The statistics of the live documents after this commit; reads all lengths only if the longest is deleted."""
         counted = {}
         for name, row in zip(namespaces, self.segment.sizes, strict=True):
             before, lost = self._before["namespaces"][name], row[self.deleted]
@@ -135,7 +135,7 @@ class SegmentState:
         return {"living": self.living, "namespaces": counted}
 
     def delete(self, numbers: np.ndarray) -> None:
-        """Delete those of some documents that are in this segment and lived so far; `numbers` ascend."""
+        """Delete the documents among `numbers`, ascending, that are live in this segment."""
         first, last = self.bounds
         here = numbers[np.searchsorted(numbers, first) : np.searchsorted(numbers, last, side="right")]
         if len(here):

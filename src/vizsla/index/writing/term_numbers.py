@@ -30,10 +30,10 @@ _KEPT_BLOCKS = 4096  # decompressed blocks, of 2 kB each
 
 
 class KnownTerms:
-    """Finds the numbers of terms. What it keeps holds as long as the index has the terms of the commit it knows.
+    """Finds the numbers of terms. Its cache is valid as long as the terms of the index are those of the known commit.
 
-    The checksum of all terms tells: another writer, or an index that was put in place of this one, changes it. Terms
-    of a transaction are not kept before its commit.
+    It compares the checksum of all terms, which changes if another writer adds terms or another index replaces this
+    one. Terms of a transaction are cached after its commit.
     """
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class TermNumbers:
         insert_terms(self._db, self._take_pending())
 
     def begin_fold(self) -> None:
-        """Have a thread begin with `fold` if all terms are in memory, and they are many; add no terms from then on."""
+        """Start `fold` in a thread if all terms are in memory and they are many; no terms may be added afterwards."""
         if self._pending_count == self._next and is_foldable(self._next, 0):
             executor = ThreadPoolExecutor(1)
             self._packing = executor.submit(lambda rows: [*pack_terms(rows)], self._in_order(self._pending))

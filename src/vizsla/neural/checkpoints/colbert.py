@@ -1,4 +1,4 @@
-"""ColBERT as others save it: the folders of stanford-futuredata's ColBERT, and those of PyLate."""
+"""Third-party ColBERT checkpoints: folders of stanford-futuredata's ColBERT and of PyLate."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _NO_ACTIVATION = ("Identity", "")
 class ColbertSettings:
     """How a ColBERT reads texts.
 
-    The markers stand behind [CLS]. `length` and `query_length`: how many tokens are read, special ones included.
-    `expand_queries`: queries are padded to their length with [MASK]. `attend_to_mask`: other tokens look at these.
+    The markers follow [CLS]. `length` and `query_length`: how many tokens are read, special tokens included.
+    `expand_queries`: queries are padded to their length with [MASK]. `attend_to_mask`: other tokens attend to these.
     `skipped`: tokens whose vectors are left out of documents.
     """
 
@@ -77,7 +77,7 @@ class ColbertCheckpoint:
 
     @property
     def longest(self) -> int:
-        """How many tokens the encoder has places for."""
+        """How many tokens the encoder has position embeddings for."""
         return int(self.config["max_position_embeddings"])
 
     @property
@@ -136,7 +136,7 @@ def write_pylate_settings(settings: ColbertSettings, folder: Path) -> None:
 
 
 def _stanford(folder: Path) -> tuple[Path, Path, ColbertSettings]:
-    """Where the encoder and its projection lie, and the settings in artifact.metadata, the usual ones without it."""
+    """The folders of the encoder and its projection, and the settings in artifact.metadata, or the defaults."""
     usual = ColbertSettings()
     if not (folder / _STANFORD).is_file():
         return folder, folder, usual
@@ -153,7 +153,7 @@ def _stanford(folder: Path) -> tuple[Path, Path, ColbertSettings]:
 
 
 def _pylate(folder: Path) -> tuple[Path, Path, ColbertSettings]:
-    """Where the encoder and its projection lie, and the settings beside them; what is not said is PyLate's default."""
+    """The folders of the encoder and its projection, and the settings beside them, by default PyLate's."""
     modules = modules_of(folder)
     kinds = [kind for kind, _ in modules]
     if kinds[:1] != ["Transformer"] or kinds[1:] != ["Dense"]:
@@ -187,7 +187,7 @@ def _pylate(folder: Path) -> tuple[Path, Path, ColbertSettings]:
 
 
 def _read(told: dict[str, Any], name: str, usual: Any, file: Path) -> Any:
-    """A setting of the same type as the usual one, which stands for one that is not said."""
+    """A setting, which must have the type of its default value; the default if it is missing."""
     value = told.get(name)
     if value is None:
         return usual

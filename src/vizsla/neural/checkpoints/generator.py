@@ -1,4 +1,4 @@
-"""Generators as others save them: a causal or seq2seq checkpoint of transformers', with its tokenizer."""
+"""Third-party generators: a causal or seq2seq transformers checkpoint with its tokenizer."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ TASKS = {
 _PROMPTS = {"query": "\nQuery:", "answer": "\nAnswer:", "sentence": "\nSentence:", "title": "\nTitle:"}
 _SEQ2SEQ = ("ForConditionalGeneration", "EncoderDecoderModel", "ForSeq2SeqLM")
 _CAUSAL = ("ForCausalLM", "LMHeadModel")
-_LENGTH = 512  # tokens of an input that are read, where no file says how many
+_LENGTH = 512  # tokens of an input that are read if no file says how many
 _TOKENIZER = "tokenizer.json"
 
 
 @dataclass(frozen=True)
 class GeneratorSettings:
-    """What a generator writes, how many tokens of an input it reads, and what a causal one reads after an input."""
+    """What a generator writes, how many tokens of an input it reads, and the prompt of a causal one after the input."""
 
     task: str = "query"
     length: int = _LENGTH
@@ -87,7 +87,7 @@ class GeneratorCheckpoint:
 
     @property
     def is_quantised(self) -> bool:
-        """Whether the folder has the network in 8 bits, for onnxruntime; it may have it in floats, too."""
+        """Whether the folder has the network in 8 bits, for onnxruntime; it may have it in floats as well."""
         return (self.folder / ABOUT).is_file() and any((self.folder / name).is_file() for name in FILES)
 
     @cached_property
@@ -152,7 +152,7 @@ class GeneratorCheckpoint:
 
     @property
     def reads(self) -> int:
-        """The tokens of an input that it reads, special ones and the prompt not counted."""
+        """How many tokens of an input are read, not counting special tokens and the prompt."""
         return self.settings.length
 
     def inputs(self, texts: Sequence[str]) -> list[np.ndarray]:
@@ -168,7 +168,7 @@ class GeneratorCheckpoint:
         return np.array([len(row.ids) for row in rows], np.int64)
 
     def targets(self, texts: Sequence[str], length: int) -> list[np.ndarray]:
-        """What is to be written, as token ids with an end token."""
+        """The target texts as token ids, each with an end token."""
         space = "" if self.seq2seq else " "
         rows = self.tokenizer.encode_batch([space + text for text in texts], add_special_tokens=False)
         return [np.array([*row.ids[: length - 1], self.ends[0]], np.int64) for row in rows]

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 HUB = "hf:"
-"""What stands before a name on the model hub, as in `hf:org/name`."""
+"""The prefix of a name on the Hugging Face Hub, as in `hf:org/name`."""
 
 
 PACKAGED = "all-MiniLM-L6-v2"
@@ -19,10 +19,10 @@ CROSS_ENCODER = "ms-marco-MiniLM-L-12-v2"
 
 @dataclass(frozen=True)
 class WeightPackage:
-    """A package with weights. It is never imported: only its files are read, and what else it asks for is not needed.
+    """A package with weights. It is never imported: only its files are read, so its dependencies are not needed.
 
-    `names`: a pattern of what its model is called, in lower case, here and on the model hub. `module`: the package as
-    it is imported. `folder`: where in it the model is. `install` and `size`: how to get it, and how much that is.
+    `names`: a pattern of its model's names, in lower case, here and on the model hub. `module`: the import name of the
+    package. `folder`: where in it the model is. `install` and `size`: the command that installs it, and its size.
     """
 
     names: str

@@ -1,4 +1,4 @@
-"""How a text becomes a vector, as the files of sentence-transformers beside an encoder say."""
+"""How sentence-transformers' files beside an encoder say that a text becomes a vector."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class EncoderSettings:
 
 
 def read_settings(folder: Path) -> list[EncoderSettings]:
-    """Of documents, and of queries where they go another way."""
+    """The settings of documents, and those of queries if they differ."""
     if not (folder / "modules.json").is_file():
         return [EncoderSettings()]
     modules, config = modules_of(folder), library_config(folder)
@@ -107,7 +107,7 @@ def routes_of(folder: Path, path: str) -> dict[str, list[tuple[str, str]]]:
         name = next((n for n in names if n in router.get("structure", {})), None)
         if name is None:
             known = ", ".join(router.get("structure", {})) or "none"
-            raise InputError(f"there is no way for a {side} through this router (ways: {known})", file=str(folder))
+            raise InputError(f"this router has no route for a {side} (routes: {known})", file=str(folder))
         ids = router["structure"][name]
         routes[side] = [(_kind(router["types"][i]), _path(str(PurePosixPath(path) / i), folder)) for i in ids]
     return routes
@@ -131,7 +131,7 @@ def _settings(folder: Path, modules: Sequence[tuple[str, str]], config: dict[str
         elif kind != "Dropout":
             raise InputError(f"this encoder has a layer that cannot be read ({kind})", file=str(folder))
     if "base" not in settings:
-        raise InputError("this encoder is no transformer, which alone can be read", file=str(folder))
+        raise InputError("this encoder is not a transformer; only transformers can be read", file=str(folder))
     settings["normalize"] = bool(layers) and layers[-1].kind == "unit"
     settings["layers"] = tuple(layers[:-1] if settings["normalize"] else layers)
     return EncoderSettings(**{**settings, **_similarity(config, folder, settings["normalize"]), **prompts_of(config)})
@@ -172,7 +172,7 @@ def _similarity(config: dict[str, Any], folder: Path, normalize: bool) -> dict[s
 
 
 def prompts_of(config: dict[str, Any]) -> dict[str, str]:
-    """What stands before queries and before documents."""
+    """The prompts of queries and of documents."""
     prompts = config.get("prompts") or {}
     usual = prompts.get(config.get("default_prompt_name") or "", "")
     return {

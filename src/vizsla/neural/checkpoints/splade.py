@@ -1,4 +1,4 @@
-"""SPLADE as others save it: a folder of sentence-transformers' SparseEncoder or of transformers, or its name."""
+"""Third-party SPLADE checkpoints: a folder of sentence-transformers' SparseEncoder or of transformers, or its name."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def is_sparse_encoder(folder: Path) -> bool:
 
 
 def read_sparse_settings(folder: Path) -> list[SparseSettings]:
-    """Of documents, and of queries where they go another way."""
+    """The settings of documents, and those of queries if they differ."""
     if not (folder / "modules.json").is_file():
         return [SparseSettings()]
     modules, prompts = modules_of(folder), prompts_of(library_config(folder))
@@ -82,7 +82,7 @@ def read_sparse_settings(folder: Path) -> list[SparseSettings]:
     else:
         ways = [_settings(folder, modules)]
     if ways[0].is_table:
-        raise InputError("documents need a network here, and these have a table of weights", file=str(folder))
+        raise InputError("documents need a network, but here they have a table of weights", file=str(folder))
     return [
         replace(way, query_prompt=prompts["query_prompt"], document_prompt=prompts["document_prompt"]) for way in ways
     ]
@@ -135,7 +135,7 @@ class SparseCheckpoint:
 
     @classmethod
     def read(cls, which: str | Path) -> list[SparseCheckpoint]:
-        """A SPLADE from its folder, or by its name; a second one is that of queries where the folder has two."""
+        """A SPLADE from its folder or by its name; if the folder has two networks, the second is that of queries."""
         folder = find_checkpoint(which)
         return [cls._of(folder, settings) for settings in read_sparse_settings(folder)]
 
@@ -159,7 +159,7 @@ class SparseCheckpoint:
 
     @property
     def length(self) -> int:
-        """How many tokens of a text are read; a table has no positions, so it reads all where no file says less."""
+        """How many tokens of a text are read; a table has no positions, so it reads all unless a file sets a limit."""
         if not self.settings.is_table:
             return self.checkpoint.length
         file = self.place / "tokenizer_config.json"
@@ -233,7 +233,7 @@ class SparseCheckpoint:
         return TermWeights.write(cache_folder("term-weights") / key, arrays[ARRAY])
 
     def tokenizer_steps(self) -> str:
-        """What decides how texts are cut into pieces, to be compared with that of another."""
+        """The steps that split texts into pieces, as text, to compare two tokenizers."""
         file = self.place / "tokenizer.json"
         content = read_json(file)
         return json.dumps([content.get(step) for step in ("normalizer", "pre_tokenizer", "model", "added_tokens")])
@@ -242,8 +242,8 @@ class SparseCheckpoint:
 def masked_language_arrays(place: Path, config: dict[str, Any]) -> tuple[dict[str, np.ndarray], str]:
     """The arrays of a BERT with its masked-language head as a network of the kind `splade` has them.
 
-    The head's last layer is left out where it is the input embeddings. With them the first array that the head lacks;
-    empty if it is complete.
+    The head's last layer is left out if it is tied to the input embeddings. Also returns the name of the first array
+    that the head lacks, empty if it is complete.
     """
     named = {}
     for name, array in bert_arrays(place, config, tuple(_HEADS)).items():

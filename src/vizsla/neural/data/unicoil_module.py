@@ -1,6 +1,6 @@
 """uniCOIL for sentence-transformers' SparseEncoder: one weight a token, the highest of its repeats.
 
-This file travels with a model, so opening it needs trust: SparseEncoder(NAME, trust_remote_code=True).
+This file is saved with a model, so loading it needs trust: SparseEncoder(NAME, trust_remote_code=True).
 """
 
 from __future__ import annotations

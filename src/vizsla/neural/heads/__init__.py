@@ -1,4 +1,4 @@
-"""Heads: what a network makes of the states of its encoder. Each head is a file of this folder that registers itself.
+"""Heads: the layers on top of an encoder's states. Each head is a file of this folder that registers itself.
 
 Looking up a head needs neither torch nor onnx; building one does.
 """

@@ -60,9 +60,9 @@ def _augmenter(g: EncoderGraph) -> tuple[str, str]:
 
 
 class Adder(Module):
-    """How much of each term is added, from one state: a matrix of its own, a narrow one, or the input embeddings.
+    """How much of each term is added, computed from one state by a full matrix, a low-rank one or the input embeddings.
 
-    `rank`: the matrix is a product of two with so many numbers between; 0 for a whole one.
+    `rank`: the rank of a factorised matrix; 0 for a full one.
     `tied`: the matrix is that of the input embeddings, so the terms are the encoder's word pieces.
     """
 
@@ -77,10 +77,9 @@ class Adder(Module):
 
     @no_grad
     def start_from(self, states: Tensor) -> None:
-        """Begin by adding words that are like the text: [terms, hidden] what the encoder makes of each word alone.
+        """Initialise the layer so that it adds words similar to the text, from [terms, hidden] the state of each word.
 
-        What all of them share is taken away, and each counts the same. A narrow matrix is the best approximation there
-        is room for.
+        The states are centred and normalised. A low-rank matrix is the best approximation of its rank.
         """
         middle = states.mean(0)
         rows = nn.functional.normalize(states - middle)
@@ -89,16 +88,17 @@ class Adder(Module):
         else:
             _, strength, directions = torch.linalg.svd(rows, full_matrices=False)
             rank = self.down.out_features
-            scale = strength[:rank].mean() / len(rows) ** 0.5  # so that both factors are of one size
+            scale = strength[:rank].mean() / len(rows) ** 0.5  # so that both factors have the same magnitude
             self.down.weight.copy_(directions[:rank] * scale)
             self.out.weight.copy_(rows @ directions[:rank].T / scale)
         self.out.bias.zero_().sub_(self._logits(middle))
 
     @no_grad
     def sparsify(self, states: Tensor, terms: int = 100, highest: float = 0.3) -> None:
-        """Begin with about so many terms added, the strongest by so much.
+        """Set the bias and the scale so that about `terms` terms are added at first, the strongest with `highest`.
 
-        Few enough to leave a query what it is, and enough that some are right: what is never added never learns.
+        They are few enough not to drown the query, and enough that some are right: a term that is never added gets no
+        gradient.
         """
         best = self._logits(states).float().topk(min(terms + 1, self.out.out_features), 1).values
         threshold = best[:, -1].median()
@@ -117,19 +117,19 @@ class Adder(Module):
 
 
 class AugmentedQueries(NamedTuple):
-    """What a network makes of queries."""
+    """The expanded queries that the network returns."""
 
     added: Tensor
     """[queries, terms] how much of each term is added."""
     weights: Tensor
-    """[queries, tokens] the weight of each token, special ones included; of padding 0."""
+    """[queries, tokens] the weight of each token, special tokens included; 0 for padding."""
 
 
 class Augmenter(Module):
     """Reads a query; the state of its first token says what to add, that of each other one how much it weighs.
 
-    `trust`: when it is used, what decides a token's weight goes only this share of the way from 1, where it began, to
-    what was learnt; what is below 0 then is cut off.
+    `trust`: at inference, a token's weight is interpolated between its initial value 1 (0.0) and the learned value
+    (1.0), then cut off at 0.
     """
 
     kind = "augmenter"
@@ -144,7 +144,7 @@ class Augmenter(Module):
         self.terms: int = add.out.out_features
 
     def forward(self, chunk: Chunk) -> Tensor:
-        """What is added, [texts, terms], then the weights of all tokens: one behind the other, for gradient caching."""
+        """[texts, terms] what is added, then the weights of all tokens, concatenated for gradient caching."""
         states = self.encoder(chunk)
         added = self.add(states[chunk.starts[:-1]])
         return torch.cat([added.flatten(), self._weights(states).to(added.dtype)])
@@ -159,7 +159,7 @@ class Augmenter(Module):
 
     @no_grad
     def settle(self) -> None:
-        """Make `trust` part of the parameters, which are then what is used."""
+        """Fold `trust` into the parameters."""
         if self.weigh is not None:
             self.weigh.weight.mul_(self.trust)
             self.weigh.bias.mul_(self.trust).add_(1 - self.trust)
@@ -167,12 +167,12 @@ class Augmenter(Module):
 
     @no_grad
     def first_states(self, batch: Batch) -> Tensor:
-        """[texts, hidden] what the encoder makes of texts, in the order of the batch."""
+        """[texts, hidden] the state of the first token of each text, in the order of the batch."""
         states = [self.encoder(chunk)[chunk.starts[:-1]] for chunk in batch.chunks]
         return torch.cat(states)[torch.argsort(batch.order)]
 
     def vectors(self, outputs: Sequence[Tensor], batch: Batch) -> AugmentedQueries:
-        """What is added and what tokens weigh, from the outputs for the chunks, in the order of the batch."""
+        """The added terms and the token weights, from the outputs for the chunks, in the order of the batch."""
         back = torch.argsort(batch.order)
         sizes = [chunk.starts.diff() for chunk in batch.chunks]
         cut = [len(size) * self.terms for size in sizes]

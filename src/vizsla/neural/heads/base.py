@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from torch import nn
 
 RULED_OUT = -1e4
-"""The bias of terms that never get a weight; no logit of theirs is worked out."""
+"""The bias of terms that never get a weight; their logits are not computed."""
 
 
 class Output(NamedTuple):
-    """What comes out of a graph: the node, the name it gets, and its width, a number or a name of ONNX's.
+    """An output of a graph: the node, its name, and its width, a number or the name of an ONNX dimension.
 
-    `per_token`: there is a row for each token, and not for each text.
+    `per_token`: it has one row per token instead of one per text.
     """
 
     node: str
@@ -35,7 +35,7 @@ class Head(ABC):
     """A head of a network, for onnxruntime and for torch."""
 
     gives: ClassVar[str]
-    """The method of a running network that gives what the head makes: weights, vectors, embeddings, ..."""
+    """The method of a running network that returns the head's output: weights, vectors, embeddings, ..."""
     reads_pairs: ClassVar[bool] = False
     """Whether a text is a query and a document, which token types tell apart."""
     reads_first: ClassVar[bool] = False
@@ -47,7 +47,7 @@ class Head(ABC):
 
     @abstractmethod
     def module(self, encoder: Any, weights: Mapping[str, np.ndarray], pooling: str) -> nn.Module:
-        """The network of torch over an encoder; its shape is that of the weights, which are not copied yet."""
+        """The torch module over an encoder, in the shape of the weights, which are not copied yet."""
 
 
 HEADS = Registry[Head]("network head", package="vizsla.neural.heads", example="unicoil")

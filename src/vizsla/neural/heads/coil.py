@@ -49,14 +49,14 @@ UNKNOWN = 100
 
 
 class CoilVectors(NamedTuple):
-    """The vectors of some texts; tokens that match nothing, as the special ones, are left out."""
+    """The vectors of some texts; tokens that match nothing, such as special tokens, are left out."""
 
     tokens: Tensor
     """[tokens, width]"""
     ids: Tensor
     """[tokens] the id of each."""
     texts: Tensor
-    """[tokens] which text each is of."""
+    """[tokens] the text that each token belongs to."""
     cls: Tensor
     """[texts, width of a text's vector]; 0 wide where a text has none."""
 
@@ -81,7 +81,7 @@ class Coil(Module):
         self.register_buffer("matched", matched, persistent=False)
 
     def forward(self, chunk: Chunk) -> Tensor:
-        """The vectors of all tokens of a chunk, and those of its texts behind them, as `split` takes them apart."""
+        """The vectors of all tokens of a chunk, then those of its texts, concatenated; `split` separates them."""
         states = self.encoder(chunk)
         tokens: Tensor = self.tok_proj(states).flatten()
         if self.cls_proj is None:

@@ -43,7 +43,7 @@ class TokenProjection(Module):
         self.linear = nn.Linear(encoder.hidden, width, bias=False)
 
     def forward(self, chunk: Chunk, visible: Tensor | None = None) -> Tensor:
-        """[tokens, width] the vector of each token. `visible`: [tokens] which ones others look at; by default all."""
+        """[tokens, width] the vector of each token. `visible`: [tokens] which are attended to; by default all."""
         vectors: Tensor = self.linear(self.encoder(chunk, visible=visible))
         return vectors
 
@@ -53,11 +53,11 @@ _EMPTY = 3  # [CLS], the marker and [SEP]: a text without a token of its own
 
 @dataclass(frozen=True)
 class Framing:
-    """How texts between [CLS] and [SEP] are read, all tokens by their ids.
+    """How ColBERT reads texts that stand between [CLS] and [SEP]. All tokens are given by their ids.
 
-    The marker of its side goes behind [CLS], and the text is cut to the length of its side, special tokens included.
-    `mask`: what queries are padded with to their length; None leaves them short. `attend_to_mask`: other tokens look
-    at this padding. `skipped`: tokens of documents that are not compared.
+    The marker of queries or of documents is inserted after [CLS], and the text is cut to the length of its side,
+    special tokens included. `mask`: the token that queries are padded with; None leaves them short.
+    `attend_to_mask`: other tokens attend to this padding. `skipped`: tokens of documents that are not compared.
     """
 
     query_marker: int
@@ -96,7 +96,7 @@ class TokenTexts:
     vectors: Tensor
     """[texts, length, width]"""
     compared: Tensor
-    """[texts, length] which of them are compared; the others are padding, or have no part in scores."""
+    """[texts, length] which of them are compared; the others are padding or are skipped."""
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -111,7 +111,7 @@ class TokenTexts:
         return TokenTexts(self.vectors.float(), self.compared)
 
     def padded(self, length: int) -> TokenTexts:
-        """The same with padding up to a length."""
+        """The same texts, padded to a length."""
         missing = length - self.vectors.shape[1]
         return TokenTexts(F.pad(self.vectors, (0, 0, 0, missing)), F.pad(self.compared, (0, missing)))
 
@@ -124,7 +124,7 @@ class TokenTexts:
 
 
 class LateInteraction(Module):
-    """ColBERT's network with its framing: it reads texts between [CLS] and [SEP] as all networks in training do."""
+    """ColBERT's network, which adds its markers itself: like all networks in training it reads [CLS] ... [SEP]."""
 
     kind = "colbert"
 

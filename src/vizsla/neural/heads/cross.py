@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 HEAD = ("pooler.dense.weight", "pooler.dense.bias", "classifier.weight", "classifier.bias")
-"""What a cross-encoder has beside its encoder, under transformers' names."""
+"""The arrays of a cross-encoder's head, under their names in transformers."""
 RERANKER = "reranker.json"
 """The file that says how much of query and document a cross-encoder reads."""
-LEAST = 4  # tokens: both special ones, the one between, and one of a text
+LEAST = 4  # tokens: [CLS], two [SEP] and one of a text
 
 
 def joint_ids(
@@ -33,9 +33,9 @@ def joint_ids(
 ) -> list[int]:
     """Query and document between special tokens, cut to what is read of them.
 
-    `query_length`: tokens of the query, with the special ones around it. `length`: tokens of the whole; the rest of the
-    document is cut off. The query loses what looks like a special token, since the first one behind it marks
-    where the document begins.
+    `query_length`: at most so many tokens of the query, its special tokens included. `length`: at most so many tokens
+    of the pair; the rest of the document is cut off. Ids of special tokens are removed from the query, since the first
+    [SEP] marks where the document begins.
 
     >>> joint_ids([7, 102, 8, 9], [5, 6, 5, 6], query_length=5, length=8)
     [101, 7, 8, 9, 102, 5, 6, 102]
@@ -45,7 +45,7 @@ def joint_ids(
 
 
 Texts = tuple[np.ndarray, np.ndarray]
-"""Token ids of texts that lie behind one another, and where each text begins, with the end of the last."""
+"""The token ids of concatenated texts, and where each text begins, followed by where the last one ends."""
 
 
 def joint_pairs(
@@ -58,7 +58,7 @@ def joint_pairs(
     start: int = START,
     end: int = END,
 ) -> Texts:
-    """Many pairs, given by the numbers of their queries and documents, each as `joint_ids` has it.
+    """The token ids of many pairs, given by the row numbers of their queries and documents; see `joint_ids`.
 
     >>> texts = np.array([7, 102, 8, 9, 5, 6, 5, 6]), np.array([0, 4, 8])
     >>> ids, starts = joint_pairs(texts, texts, np.array([0, 1]), np.array([1, 1]), query_length=5, length=8)
@@ -88,7 +88,7 @@ def _copy(target: np.ndarray, to: np.ndarray, source: np.ndarray, begins: np.nda
 
 
 def one_label(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Arrays of a cross-encoder with one score; of two labels, the second's minus the first's."""
+    """The arrays of a cross-encoder with one score; two labels become one, the second minus the first."""
     renamed = dict(arrays)
     weight, bias = (renamed.get(name) for name in HEAD[2:])
     if weight is not None and bias is not None and len(weight) == 2:
@@ -121,10 +121,10 @@ def _cross(g: EncoderGraph) -> str:
 
 
 class Cross(Module):
-    """The score of a pair, from the state of its first token: a layer with tanh, as BERT has one, and a linear one.
+    """The score of a pair, from the state of [CLS]: BERT's pooling layer with tanh, then a linear layer.
 
-    A text is "[CLS] query [SEP] document [SEP]", see `joint_ids`; what stands behind the first [SEP] has the second
-    token type. A new head starts as the identity.
+    A text is "[CLS] query [SEP] document [SEP]", see `joint_ids`; the tokens after the first [SEP] have token type 1.
+    A new pooling layer is initialised with the identity.
     """
 
     kind = "cross"
@@ -156,7 +156,7 @@ class Cross(Module):
 
     @no_grad
     def take_head(self, arrays: Mapping[str, Any]) -> None:
-        """Begin with the head of a checkpoint, as far as it has one."""
+        """Copy the head of a checkpoint, if it has one."""
         head = one_label({name.removeprefix("bert."): array for name, array in arrays.items()})
         own = dict(self.named_parameters())
         for name in HEAD:
@@ -165,7 +165,7 @@ class Cross(Module):
 
 
 def token_types_of(chunk: Chunk, end: int = END) -> Tensor:
-    """[tokens] 0 up to the first [SEP] of each text, 1 behind it."""
+    """[tokens] 0 up to the first [SEP] of each text, 1 after it."""
     ends = (chunk.ids == end).long()
     before = ends.cumsum(0) - ends
     texts = (chunk.positions == 0).cumsum(0) - 1
@@ -173,7 +173,7 @@ def token_types_of(chunk: Chunk, end: int = END) -> Tensor:
 
 
 def cross_encoder(folder: str | Path, dropout: float = 0.0) -> Cross:
-    """A cross-encoder to train, from a folder of transformers': a BERT, or a cross-encoder, whose head is taken."""
+    """A cross-encoder to train, from a transformers checkpoint: a BERT, or a cross-encoder with its head."""
     from vizsla.neural.inference import transformers
 
     path = Path(folder)
@@ -186,9 +186,9 @@ def cross_encoder(folder: str | Path, dropout: float = 0.0) -> Cross:
 
 
 def keep_layers(network: Cross, count: int) -> Cross:
-    """The network with so many of its encoder's layers, evenly spaced and with the last among them; 0 keeps all.
+    """The network with only `count` of its encoder's layers, evenly spaced and including the last; 0 keeps all.
 
-    Half of twelve layers are the second, the fourth and so on. The head still stands on the layer it was trained on.
+    6 of 12 layers are the second, the fourth and so on. The head still reads the layer it was trained on.
     """
     bert: Any = network.encoder
     layers = bert.encoder.layer
@@ -201,7 +201,7 @@ def keep_layers(network: Cross, count: int) -> Cross:
 
 
 def head_arrays(folder: Path) -> dict[str, Any]:
-    """The arrays of a folder of transformers', where they lie in files of safetensors."""
+    """The arrays of a transformers checkpoint that is saved as safetensors; none otherwise."""
     return {
         name: array for file in sorted(folder.glob("model*.safetensors")) for name, array in read_tensors(file).items()
     }

@@ -33,7 +33,7 @@ class DeepCTHead(Head):
 
 
 class TermRegression(Module):
-    """A linear layer over each state. Below 0 it says no more than 0 does; who uses its weights cuts them off there."""
+    """A linear layer over each state. A negative weight means the same as 0; callers clip weights at 0."""
 
     kind = "deepct"
 
@@ -49,7 +49,7 @@ class TermRegression(Module):
         return weights
 
     def vectors(self, outputs: Sequence[Tensor], batch: Batch) -> Tensor:
-        """[texts, length] the weights of each text's tokens, in the order of the batch, and 0 behind its last token."""
+        """[texts, length] the weights of each text's tokens, in the order of the batch, padded with 0."""
         weights = torch.cat(list(outputs))
         longest = max(int(chunk.starts.diff().max()) for chunk in batch.chunks)
         positions = torch.cat([chunk.positions for chunk in batch.chunks])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @HEADS.register("dense", help="One vector for the text, pooled from the states of its tokens.")
 class DenseHead(Head):
-    """Pools states: `cls`, `mean`, or both behind one another as `cls+mean`."""
+    """Pools states by `cls`, `mean`, or both concatenated: `cls+mean`."""
 
     gives: ClassVar[str] = "embeddings"
 
@@ -48,7 +48,7 @@ POOLINGS = ("mean", "cls", "cls+mean")
 class Pooled(Module):
     """Texts as dense vectors, of length 1 with `normalize`. The mean is over all tokens, special ones too.
 
-    Both behind one another are twice as wide, which leaves twice the room for words to be told apart.
+    Both concatenated are twice as wide, which makes it easier to tell words apart.
     """
 
     kind = "dense"

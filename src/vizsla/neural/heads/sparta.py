@@ -75,7 +75,7 @@ class Sparta(Module):
 
     @no_grad
     def sparsify(self, chunks: Sequence[Chunk], terms: int = 2000) -> float:
-        """Set the shift so that about so many terms of a document are above 0; gives the change."""
+        """Set the shift so that about `terms` terms of a document are above 0; returns the change."""
         count = min(terms, self.vocabulary)
         best = torch.cat([self.highest(chunk).float().topk(count, 1).values[:, -1] for chunk in chunks])
         change = best.median()
@@ -96,6 +96,6 @@ class Sparta(Module):
         return rows * self._mask.to(precision)
 
     def _precision(self, chunk: Chunk) -> torch.dtype:
-        """That of the vectors of both sides, whose products are computed in it."""
+        """The precision of query and document vectors, and of their products."""
         device = chunk.ids.device.type
         return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.shift.dtype

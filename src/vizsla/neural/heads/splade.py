@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 TABLE = "embeddings.word_embeddings.weight"
-_OWN_TABLE = "decoder.weight"  # where the last layer is not the input embeddings again
-_SLICE = 2000  # terms whose logits are made together, so that those of a text stay in the cache until their maximum
+_OWN_TABLE = "decoder.weight"  # of heads whose last layer is not tied to the input embeddings
+_SLICE = 2000  # terms per matrix product, so that a text's logits are still in the cache when their maximum is taken
 _ROWS = 16  # tokens that are compared at once: one comparison of many logits is faster than many of one
 
 
@@ -30,7 +30,7 @@ _ROWS = 16  # tokens that are compared at once: one comparison of many logits is
 class SpladeHead(Head):
     """A masked-language head, and the maximum or the sum over the tokens of a text.
 
-    `pooling` is `max`, `sum`, `max+log1p` or `sum+log1p`; without a word it is `max`. See `SPLADE_POOLINGS`.
+    `pooling` is `max`, `sum`, `max+log1p` or `sum+log1p`; an empty one means `max`. See `SPLADE_POOLINGS`.
     """
 
     gives: ClassVar[str] = "vectors"
@@ -75,7 +75,7 @@ def without_padding(g: EncoderGraph) -> str:
 def onnx_highest_logits(g: EncoderGraph, states: str, bias: str = "", table: str = TABLE) -> str:
     """[batch, vocabulary] the highest product of each input embedding with the states of a text, plus a bias.
 
-    Where a bias rules terms out, theirs is their bias.
+    A term that the bias rules out gets its bias.
     """
     whole = g("Shape", states, start=1, end=2)
     missing = g("Sub", g.constant([_ROWS - 1]), g("Mod", g("Add", whole, g.constant([_ROWS - 1])), g.constant([_ROWS])))
@@ -97,9 +97,9 @@ def _beside(g: EncoderGraph, states: str, count: str) -> str:
 
 
 def onnx_pooled_logits(g: EncoderGraph, states: str, pool: Callable[[str], str], bias: str, table: str) -> str:
-    """[batch, vocabulary] what `pool` makes of the products of each row of a table with the states of a text.
+    """[batch, vocabulary] the products of each row of a table with the states of a text, pooled by `pool`.
 
-    Terms that the bias rules out take no part; they get their bias.
+    Terms that the bias rules out are skipped and get their bias.
     """
     terms = np.flatnonzero(g.stored[bias] > RULED_OUT / 2) if bias else np.arange(g.words)
     scale = table + SCALE
@@ -122,7 +122,7 @@ def onnx_pooled_logits(g: EncoderGraph, states: str, pool: Callable[[str], str],
 
 
 def _with_ruled_out(g: EncoderGraph, logits: str, terms: np.ndarray) -> str:
-    """[batch, vocabulary] from [batch, terms]: the others get the bias of what is ruled out."""
+    """[batch, vocabulary] from [batch, terms]: all other terms get the bias of ruled-out terms."""
     if len(terms) == g.words:
         return logits
     places = np.full(g.words, len(terms))
@@ -131,31 +131,29 @@ def _with_ruled_out(g: EncoderGraph, logits: str, terms: np.ndarray) -> str:
     return str(g("Gather", wider, g.constant(places, np.int32), axis=1))
 
 
-_TOGETHER = 16_384  # tokens whose logits are there at the same time: a gigabyte in 16 bits
-_PIECES = 256  # word pieces whose vectors are made at the same time
-_ENTRIES = 1 << 20  # gradients of single terms that go back at the same time
+_TOGETHER = 16_384  # tokens whose logits are in memory at once: a gigabyte in 16 bits
+_PIECES = 256  # word pieces whose vectors are computed at once
+_ENTRIES = 1 << 20  # gradients of single terms that are propagated at once
 
 
 class TiedHead(Module):
-    """A masked-language head for an encoder that came without one: a dense layer, then the input embeddings again.
+    """A masked-language head for an encoder that came without one: a dense layer, then the tied input embeddings.
 
-    `shift` is taken from every logit at first, so that few terms are active before the head has learnt anything.
-    Where not `tied`, its last layer has weights of its own.
+    `shift` is subtracted from every logit at first, so that few terms are active before the head has learned anything.
+    Unless `tied`, its last layer has its own weights.
     """
 
     def __init__(self, embeddings: nn.Embedding, hidden: int, shift: float = 0.0, *, tied: bool = True) -> None:
         super().__init__()
         self.dense = nn.Linear(hidden, hidden)
-        self.norm = nn.LayerNorm(
-            hidden, eps=1e-12
-        )  # that of BERT, with which the network is written and opened by others
+        self.norm = nn.LayerNorm(hidden, eps=1e-12)  # BERT's epsilon: other libraries open the written network with it
         self.decoder = nn.Linear(hidden, embeddings.num_embeddings)
         if tied:
             self.decoder.weight = embeddings.weight  # the same parameter, not a copy
         nn.init.constant_(self.decoder.bias, -shift)
 
     def transform(self, states: Tensor) -> Tensor:
-        """What the decoder reads."""
+        """The input of the decoder."""
         normed: Tensor = self.norm(nn.functional.gelu(self.dense(states)))
         return normed
 
@@ -168,8 +166,8 @@ class TiedHead(Module):
 class Splade(Module):
     """The highest log(1 + ReLU(logit)) of each term over the positions of a text; `pooling`: see `SPLADE_POOLINGS`.
 
-    `by_pieces`: while it is trained, every second query is read piece by piece, each as a text of its own. For queries,
-    a table of its pieces' vectors can then replace the network (`piece_vectors`).
+    `by_pieces`: in training, every second query is split into word pieces, each encoded as a text of its own. A table
+    of the pieces' vectors can then replace the network for queries (`piece_vectors`).
     """
 
     kind = "splade"
@@ -181,7 +179,7 @@ class Splade(Module):
         self.by_pieces = False
 
     def forward(self, chunk: Chunk) -> Tensor:
-        """[texts of the chunk, vocabulary] the vectors; the logarithm after the maximum: the same, and cheaper."""
+        """[texts of the chunk, vocabulary] the vectors. The logarithm is taken after the maximum, which is cheaper."""
         if "sum" in self.pooling:
             return self._sums(chunk)
         return pooled_logits(self.highest(chunk)[:, None], self.pooling)
@@ -224,7 +222,7 @@ class Splade(Module):
 
     @no_grad
     def keep_terms(self, terms: Tensor) -> None:
-        """Rule out all other terms, by a bias that no logit overcomes: [kept] the numbers of those that stay."""
+        """Rule out all terms but these, [kept] given by number, with a bias that no logit overcomes."""
         ruled_out = torch.ones(self.vocabulary, dtype=torch.bool, device=self.head.decoder.bias.device)
         ruled_out[terms] = False
         self.head.decoder.bias.masked_fill_(ruled_out, RULED_OUT)
@@ -236,11 +234,11 @@ class Splade(Module):
 
     @no_grad
     def sparsify(self, chunks: Sequence[Chunk], terms: int = 100, highest: float = 2.0) -> float:
-        """Shift and shrink all logits: about so many terms of a text above 0, the highest at so much; gives the shift.
+        """Shift and scale all logits so that about `terms` terms of a text are above 0; returns the shift.
 
-        A masked-language head only learns which logits are higher than others, so their level means nothing and may
-        leave every term of the vocabulary active, and their range makes scores of hundreds that a contrastive loss
-        would spend its first steps on bringing down.
+        The highest logit becomes about `highest`. A masked-language head only learns which logits are higher than
+        others. Their level is arbitrary and may leave every term of the vocabulary active, and their range leads to
+        scores in the hundreds, which a contrastive loss would spend its first steps on bringing down.
         """
         best = torch.cat([self.highest(chunk).float().topk(terms, 1).values for chunk in chunks])
         shift = best[:, -1].median()
@@ -313,9 +311,9 @@ def _highest_logits_function() -> Any:
 
 
 def _groups(states: Tensor, starts: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Some texts at a time: [texts, length, hidden] states, and the lengths; a text's first state fills it up.
+    """Some texts at a time: [texts, length, hidden] states padded with each text's first state, and the lengths.
 
-    So the highest logit over a row is that of its text, and none has to be masked.
+    With this padding the highest logit of a row is that of its text, and nothing has to be masked.
     """
     bounds = starts.tolist()
     first = 0
@@ -337,7 +335,7 @@ _GAIN = 100.0  # so that a table learns at the learning rate of an encoder
 
 
 class SpladeDoc(Splade):
-    """SPLADE's vectors of documents; a query is the set of its word pieces, each with a weight that is learnt.
+    """SPLADE's vectors of documents; a query is the set of its word pieces, each with a learned weight.
 
     All pieces have the weight 1 at first, which is SPLADE-doc.
     """

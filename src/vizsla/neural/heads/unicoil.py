@@ -40,7 +40,7 @@ def _unicoil(g: EncoderGraph, special_tokens: Sequence[int]) -> str:
     return str(g("Where", has_weight, g("Relu", weights), g.constant(0, np.float32)))
 
 
-ALIVE = 0.5  # the bias of the head at first, so that few weights are cut off at 0 before anything is learnt
+ALIVE = 0.5  # the initial bias of the head, so that few weights are cut off at 0 before anything is learned
 
 
 class UniCoil(Module):
@@ -67,8 +67,8 @@ class UniCoil(Module):
     def vectors(self, outputs: Sequence[Tensor], batch: Batch) -> Tensor:
         """[texts, width] from the weights of the chunks: never [texts, length, vocabulary].
 
-        The maximum is taken over the repeats of a token in a text, among as many numbers as there are tokens; only
-        then does each go to its place.
+        The maximum over the repeats of a token is taken among the tokens of the text; only then are the weights
+        scattered into the vocabulary.
         """
         weights = torch.cat(list(outputs))
         places, repeats = torch.unique(batch.texts * self.width + batch.ids, return_inverse=True)

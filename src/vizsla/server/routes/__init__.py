@@ -1,4 +1,4 @@
-"""The routes of the API, by what they are for."""
+"""The routes of the API, grouped by purpose."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JSON = "application/json"
 
 
 async def service_of(request: Request) -> Service:
-    """What the routes of this worker share. (A plain function would be called in a thread, which takes longer.)"""
+    """The shared state of this worker. (A function that is not async would be called in a thread, which is slower.)"""
     service: Service = request.app.state.service
     return service
 
@@ -32,15 +32,15 @@ InIndex = Annotated[Hosted, Depends(hosted_of)]
 
 
 async def known_parameters(request: Request) -> None:
-    """Refuse parameters of an address that its route does not describe, which would change nothing."""
+    """Refuse query parameters that the route does not know, instead of ignoring them."""
     if not request.query_params:
         return
     described = request.app.openapi()["paths"][request.scope["route"].path_format][request.method.lower()]
     known = [parameter["name"] for parameter in described.get("parameters", ()) if parameter["in"] == "query"]
     for name in request.query_params:
         if name not in known:
-            told = f"the parameters here are {in_words(known)}" if known else "this address takes none"
-            raise RequestError(f"there is no parameter {name[:80]!r}; {told}")
+            expected = f"the parameters here are {in_words(known)}" if known else "this address takes none"
+            raise RequestError(f"there is no parameter {name[:80]!r}; {expected}")
 
 
 def answer(value: object, status: int = 200) -> Response:
@@ -49,5 +49,5 @@ def answer(value: object, status: int = 200) -> Response:
 
 
 def ready(body: bytes, status: int = 200) -> Response:
-    """JSON that is written already, as an answer."""
+    """A response with a body that is already JSON."""
     return Response(body, status, media_type=JSON)

@@ -22,7 +22,7 @@ async def may_write(request: Request, service: InService) -> None:
     if not service.settings.write:
         raise RequestError("this server is read-only; start it with --write", 403)
     check_write(request.scope)
-    no_deadline(request.scope)  # a commit may take long, and must not be called failed while it goes on
+    no_deadline(request.scope)  # a commit may take long, and must not be reported as failed while it is running
 
 
 router = APIRouter(tags=["Documents"], dependencies=[Depends(may_write)])
@@ -33,7 +33,7 @@ _LINES = {"requestBody": {"content": {"application/x-ndjson": {"schema": {"type"
 async def add(request: Request, service: InService, hosted: InIndex, commit: bool = True) -> Response:
     """Add documents, or replace those with the same ids. The body is JSON lines, each with `id` and `text`.
 
-    With `commit=false` they wait on disk for a commit. Otherwise they are committed, after all that waits.
+    With `commit=false` they are staged on disk for a later commit. Otherwise they are committed, after all staged ones.
     """
     staging, limits = service.staging(hosted), service.settings.limits
     with staging.incoming() as file:
@@ -47,7 +47,7 @@ async def add(request: Request, service: InService, hosted: InIndex, commit: boo
 
 
 async def _receive(request: Request, service: Service, file: IO[bytes]) -> None:
-    """Write the body to a file, so that memory stays small and a slow client holds no lock."""
+    """Write the body to a file, so that it takes little memory and a slow client holds no lock."""
     try:
         async for chunk in request.stream():
             await service.read(file.write, chunk)
@@ -58,13 +58,13 @@ async def _receive(request: Request, service: Service, file: IO[bytes]) -> None:
 
 @router.post("/v1/{index}/delete", response_model=None, responses=documented(WriteAnswer))
 async def delete(body: DeleteBody, service: InService, hosted: InIndex, commit: bool = True) -> Response:
-    """Delete documents by id or by filter; ids that are not there are no error."""
+    """Delete documents by id or by filter; unknown ids are ignored."""
     return await _delete(service, hosted, body, commit)
 
 
 @router.delete("/v1/{index}/doc/{docid:path}", response_model=None, responses=documented(WriteAnswer))
 async def delete_one(docid: str, service: InService, hosted: InIndex, commit: bool = True) -> Response:
-    """Delete a document; one that is not there is no error."""
+    """Delete a document; an unknown id is not an error."""
     return await _delete(service, hosted, DeleteBody(ids=[docid], filter=None), commit)
 
 
@@ -80,13 +80,13 @@ async def _delete(service: Service, hosted: Hosted, body: DeleteBody, commit: bo
 
 @router.post("/v1/{index}/commit", response_model=None, responses=documented(WriteAnswer))
 async def commit_staged(service: InService, hosted: InIndex) -> Response:
-    """Commit all changes that wait."""
+    """Commit all staged changes."""
     return answer(await service.write(writes.commit, hosted, service.staging(hosted), service.settings.limits))
 
 
 @router.post("/v1/{index}/rollback", response_model=None, responses=documented(WriteAnswer))
 async def discard_staged(service: InService, hosted: InIndex) -> Response:
-    """Discard all changes that wait."""
+    """Discard all staged changes."""
     staging = service.staging(hosted)
     changes = await service.read(staging.changes)
     await service.write(staging.discard, changes)

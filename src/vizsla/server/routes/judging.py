@@ -28,13 +28,13 @@ from vizsla.server.service import Service
 
 
 async def is_judging(service: InService) -> None:
-    """Refuse judgements where the server takes none."""
+    """Refuse judgements if the server does not accept any."""
     if not service.settings.judging:
         raise RequestError("this server takes no judgements; it was started with --no-judging", 403)
 
 
 async def may_judge(request: Request) -> None:
-    """Refuse judgements of those who may only read."""
+    """Refuse judgements from clients that may only read."""
     check_judge(request.scope)
 
 
@@ -49,7 +49,7 @@ _FILE: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {}}}}
     dependencies=[Depends(may_judge)],
 )
 async def judge(body: JudgementBody, service: InService, hosted: InIndex) -> Response:
-    """Say how well a document answers a query, or forget it; with a key that may judge or write."""
+    """Judge how well a document answers a query, or remove the judgement; needs a key that may judge or write."""
     check_query_text(service.settings.limits, body.query)
     return answer(await service.read(_judged, service, hosted, body))
 
@@ -116,7 +116,7 @@ def _measured(service: Service, hosted: Hosted, body: MeasuresBody) -> Any:
 
 
 def _retriever(service: Service, hosted: Hosted, system: SystemBody) -> tuple[str, Retriever]:
-    """What a system searches with, and how it is called in a table."""
+    """The name of a system in a table, and its retriever."""
     model = hosted.models.model(system.model, system.weights, system.expand)
     view = hosted.index.with_model(model, combine=system.combine, threads=1)
     name = view.name + (f", {system.combine}" if system.combine else "")

@@ -1,4 +1,4 @@
-"""What there is, how it does, and the page."""
+"""Indexes, health, metrics, and the files of the search page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vizsla.server.service import Service
 
 router = APIRouter(tags=["Operations"])
 BUSY = 5.0
-"""Seconds that a search waits for its turn when a worker is no longer ready for others."""
+"""If searches wait longer than this many seconds, a worker reports that it is not ready."""
 indexes = APIRouter(tags=["Operations"])
 page = APIRouter(include_in_schema=False)
 _TYPES = {
@@ -54,7 +54,7 @@ async def all_indexes(request: Request, service: InService) -> Response:
 
 @indexes.get("/v1/{index}", response_model=None, responses=documented(IndexAnswer))
 async def index_info(service: InService, hosted: InIndex, generation: int | None = None) -> Response:
-    """One index: its model, its size, what can be asked of it; `generation`: as of this commit or a later one."""
+    """One index: its model, size and capabilities; `generation`: as of this commit or a later one."""
     await service.see(hosted, generation)
     return answer(await service.read(describe, service, hosted))
 
@@ -91,13 +91,13 @@ def describe(service: Service, hosted: Hosted) -> dict[str, Any]:
 
 @router.get("/healthz", response_model=None, responses=documented(StatusAnswer))
 async def healthz() -> Response:
-    """Whether the process answers."""
+    """Liveness: whether the process responds."""
     return answer({"status": "ok"})
 
 
 @router.get("/readyz", response_model=None, responses=documented(StatusAnswer))
 async def readyz(service: InService) -> Response:
-    """Whether all indexes can be searched, and searches get their turn; 503 if not."""
+    """Readiness: whether all indexes can be searched without long waits; 503 if not."""
     is_busy = service.batcher.longest_wait > BUSY
     open_state = "busy" if is_busy else "ready"
     states = {name: open_state if h.is_open else "unavailable" for name, h in service.hosting.indexes.items()}
@@ -125,7 +125,7 @@ async def docs() -> Response:
 
 @page.get("/favicon.ico")
 async def favicon() -> Response:
-    """The mark of the page."""
+    """The icon of the page."""
     return _file("favicon.svg")
 
 

@@ -1,4 +1,4 @@
-"""Searching and looking closer."""
+"""Search, documents, explanations, term statistics and suggestions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ router = APIRouter(tags=["Search"])
 async def search(
     service: InService, hosted: InIndex, parameters: Annotated[SearchParameters, Query()]
 ) -> Response:  # `Shortcut` answers before a request gets here
-    """Search with one query; request and answer are those of Anserini's and Pyserini's servers."""
+    """Search with one query; compatible with Anserini's and Pyserini's servers."""
     return ready(await answer_parameters(service, hosted, parameters))
 
 

@@ -1,1 +1,1 @@
-"""What training reads, as arrays that need numpy and torch alone: texts as token ids, batches, dev sets."""
+"""Training data as arrays: token ids, batches, dev sets. Only numpy and torch are needed."""

@@ -1,4 +1,4 @@
-"""What an augmenter is trained and evaluated on: queries, and documents as rows of BM25 weights."""
+"""Training and dev data of an augmenter: queries, and documents as rows of BM25 weights."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from vizsla.training.arrays.token_corpus import TokenCorpus, with_special_tokens
 MAX_QUERY_LENGTH = 64
 """Tokens of a query that an augmenter reads, special ones included."""
 UNREAD = -2
-"""The position of a word behind the last token that is read; its weight is 1."""
+"""The position of a word after the last token that is read; its weight is 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class BM25Rows:
 
     rows: SparseRows
     idf: np.ndarray
-    """[columns] what a query term is multiplied by."""
+    """[columns] the idf of each term."""
     document_share: np.ndarray
     """[columns] the share of documents that contain the term."""
 
@@ -52,7 +52,7 @@ class BM25Rows:
         return cls(SparseRows(*rows), idf, document_share)
 
     def only(self, documents: np.ndarray) -> BM25Rows:
-        """Some of the documents; idf stays that of all of them."""
+        """Some of the documents, with the idf of all of them."""
         begins = self.rows.pointers[documents].astype(np.int64)
         ends = np.cumsum(self.rows.pointers[documents + 1].astype(np.int64) - begins)
         pointers = np.concatenate([[0], ends])
@@ -84,8 +84,8 @@ class QueryTerms(NamedTuple):
 def query_vectors(augmented: AugmentedQueries, own: Tensor, columns: int) -> Tensor:
     """[queries, columns] the query vectors, not yet multiplied by idf.
 
-    A term of the query itself has w * (1 + a), another term a, where w is the weight of the term's token and a is how
-    much the network adds. Of several tokens of a term the highest weight counts.
+    A term of the query has the weight w * (1 + a), any other term a, where w is the weight of the term's token and a
+    the weight that the network adds. If a term has several tokens, w is their highest weight.
     """
     added, weights = augmented
     queries = torch.nn.functional.pad(added, (0, columns - added.shape[1])).flatten()
@@ -126,15 +126,15 @@ class BatchRows(NamedTuple):
     idf: Tensor
     document_share: Tensor
     margins: Tensor | None = None
-    """[queries, negatives] by how much a teacher scores a query's document higher than its negatives."""
+    """[queries, negatives] the teacher's margins: its score of a query's document minus those of its negatives."""
 
 
 @dataclass(frozen=True, eq=False)
 class AugmenterPairs:
     """Judged queries of one collection: documents that answer each, and documents that BM25 confuses with them.
 
-    The documents of the other queries of a batch are negatives, too, except where they answer the query. With the
-    scores of a teacher, in the order of `positives.ids` and `negatives.ids`, a query has only its own negatives.
+    The documents of the other queries of a batch are negatives as well, unless they answer the query. With teacher
+    scores, in the order of `positives.ids` and `negatives.ids`, a query has only its own negatives.
     """
 
     collection: BM25Rows
@@ -190,12 +190,12 @@ class AugmenterPairs:
 
     @cached_property
     def usable(self) -> np.ndarray:
-        """The queries that have an answer, and a negative where a teacher compares both."""
+        """The queries that have an answer and, with a teacher, a negative to compare it with."""
         answered = np.diff(self.positives.offsets) > 0
         return np.flatnonzero(answered & (np.diff(self.negatives.offsets) >= (self.positive_scores is not None)))
 
     def _draw_places(self, queries: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Where a positive of each query lies in `positives.ids`, and negatives of those that have some."""
+        """The position of a positive of each query in `positives.ids`, and of negatives in `negatives.ids`."""
         first, last = self.positives.offsets[queries], self.positives.offsets[queries + 1]
         positives = np.array([rng.integers(count) for count in (last - first).tolist()], np.int64) + first
         first, last = self.negatives.offsets[queries], self.negatives.offsets[queries + 1]
@@ -204,7 +204,7 @@ class AugmenterPairs:
         return positives, np.concatenate(drawn or [np.zeros(0, np.int64)])
 
     def _margins(self, positives: np.ndarray, negatives: np.ndarray, device: torch.device) -> Tensor | None:
-        """[queries, negatives_per_query] the teacher's margins of what was drawn; None without a teacher."""
+        """[queries, negatives_per_query] the teacher's margins of the drawn documents; None without a teacher."""
         if self.positive_scores is None or self.negative_scores is None:
             return None
         others = self.negative_scores[negatives].reshape(len(positives), -1)
@@ -212,7 +212,7 @@ class AugmenterPairs:
         return torch.from_numpy(margins.astype(np.float32)).to(device)
 
     def _false_negatives(self, queries: np.ndarray, documents: np.ndarray) -> Tensor:
-        """[queries, documents] where a document answers a query and is not the positive drawn for it."""
+        """[queries, documents] True where a document answers a query but is not the positive drawn for it."""
         answers = [set(self.positives[q].tolist()) for q in queries]
         answering = np.array([[d in answer for d in documents.tolist()] for answer in answers], bool)
         answering[np.arange(len(queries)), np.arange(len(queries))] = False
@@ -236,7 +236,7 @@ class MixedPairs:
             raise VizslaError("one of the data sets has no query with an answer among its documents")
         draws = np.random.default_rng((seed, 7)).choice(len(counts), step + 1, p=counts / counts.sum())
         pairs = self.collections[int(draws[step])]
-        own_step = int((draws[:step] == draws[step]).sum())  # so that each goes through all its queries
+        own_step = int((draws[:step] == draws[step]).sum())  # so that each collection goes through all its queries
         return pairs.batch(min(size, len(pairs.usable)), seed, own_step, device)
 
 
@@ -271,7 +271,7 @@ class AugmenterDev:
 
     @torch.no_grad()
     def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
-        """nDCG@10 of BM25 with the queries that the network makes."""
+        """nDCG@10 of BM25 with the network's expanded queries."""
         documents = self._documents(device)
         idf, document_share = _tensors(self.collection, device)
         means = []
@@ -300,7 +300,7 @@ class AugmenterDev:
 
 @dataclass(frozen=True, eq=False)
 class AugmenterData:
-    """All that an augmenter is trained on, in a folder that can be copied to the machine with the GPU."""
+    """The complete training data of an augmenter, in a folder that can be copied to a machine with a GPU."""
 
     terms: Sequence[str]
     """The terms that can be added."""
@@ -310,7 +310,7 @@ class AugmenterData:
     dev: Sequence[AugmenterDev]
 
     def save(self, folder: str | Path) -> None:
-        """Write all of it into a folder, in place of what was prepared there before."""
+        """Write all arrays into a folder, replacing data that was prepared there before."""
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         for old in [path / _WORDS, *path.glob("pairs-*.npz"), *path.glob("dev-*.npz")]:

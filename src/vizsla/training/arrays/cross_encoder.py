@@ -1,4 +1,4 @@
-"""What a cross-encoder is trained and evaluated on: queries, each with several documents."""
+"""Training and dev data of a cross-encoder: queries, each with several documents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Group(NamedTuple):
     size: int
     """How many there are: the query with its positive, then with its negatives."""
     wanted: Tensor | None = None
-    """[queries, size] what a teacher scores them."""
+    """[queries, size] a teacher's scores."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class CrossEncoderPairs:
 
 
 def _side_by_side(positives: np.ndarray, negatives: np.ndarray) -> np.ndarray:
-    """[queries, 1 + negatives] what belongs to the positive of each query, then to its negatives."""
+    """[queries, 1 + negatives] the values of each query's positive, then those of its negatives."""
     return np.concatenate([positives[:, None], negatives.reshape(len(positives), -1)], 1)
 
 
@@ -190,7 +190,7 @@ def _dcg(grades: np.ndarray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class CrossEncoderData:
-    """All that a cross-encoder is trained on, in a folder that can be copied to the machine with the GPU."""
+    """The complete training data of a cross-encoder, in a folder that can be copied to a machine with a GPU."""
 
     pairs: MinedPairs | ScoredPairs
     dev: Sequence[CrossEncoderDev]

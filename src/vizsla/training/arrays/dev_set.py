@@ -22,9 +22,9 @@ _DEPTH = 10
 _NAME = "name.txt"
 
 Encode = Callable[[Chunk], Tensor]
-"""What a network makes of a chunk of texts."""
+"""A function from a chunk of texts to the network's output."""
 Assemble = Callable[[list[Tensor], Batch], Any]
-"""Puts together what a network made of the chunks of a batch."""
+"""A function that combines a network's outputs for the chunks of a batch into vectors."""
 
 
 class Dev(Protocol):
@@ -133,7 +133,7 @@ class DevSet:
 
 
 def found(scores: Tensor) -> Tensor:
-    """Scores in which documents that share no term with a query, and so are not found, have -inf."""
+    """Scores, with -inf for documents that share no term with a query and are therefore not found."""
     return scores.masked_fill(scores <= 0, -torch.inf)
 
 
@@ -155,7 +155,7 @@ def mean_ndcg(scores: Tensor, judgements: np.ndarray) -> float:
 
 
 def numbered_folders(folder: Path, prefix: str) -> list[Path]:
-    """What a folder holds under `prefix-0`, `prefix-1`, ..., in this order."""
+    """The subfolders `prefix-0`, `prefix-1`, ... of a folder, in this order."""
     return sorted(folder.glob(f"{prefix}-*"), key=lambda path: int(path.stem.removeprefix(f"{prefix}-")))
 
 
@@ -245,7 +245,7 @@ _ENCODED = 4096  # texts whose vectors are made at once
 def text_vectors(
     texts: TokenCorpus, side: int, max_length: int, encode: Encode, assemble: Assemble, device: torch.device
 ) -> Iterator[Any]:
-    """What `assemble` makes of texts in order, block by block; `side`: 0 for queries, 1 for documents."""
+    """The vectors of texts in order, block by block; `side`: 0 for queries, 1 for documents."""
     for first in range(0, len(texts), _ENCODED):
         chosen = range(first, min(first + _ENCODED, len(texts)))
         batch = packed(*with_special_tokens(texts, chosen, device, max_length=max_length), _TOKENS, side)

@@ -1,4 +1,4 @@
-"""Inputs and what is to be written for them, as token ids."""
+"""Training data of generators: inputs and target texts as token ids."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class GenerationPairs:
         return len(self.rows)
 
     def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
-        """`size` inputs with what is to be written after them."""
+        """`size` inputs, each followed by its target."""
         if size > len(self):
             raise VizslaError(
                 f"a batch of {size:,} needs as many pairs, and there are {len(self):,}; use a smaller batch, as in "

@@ -26,11 +26,11 @@ class TrainingBatch(NamedTuple):
     false_negatives: Tensor | None = None
     """[queries, documents] True where a document answers a query but is not the one the query is paired with."""
     extra: Any = None
-    """What the loss needs and no network encodes: documents as BM25 weighs them, for example."""
+    """What the loss needs besides encoded texts, such as BM25's document vectors."""
 
 
 class BatchSource(Protocol):
-    """Where batches come from: the same seed and step give the same batch."""
+    """A source of batches: the same seed and step always give the same batch."""
 
     def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
         """The batch of a step, with `size` queries."""
@@ -140,14 +140,14 @@ _PARTS = ("queries", "documents", "positives", "negatives")
 
 @dataclass(frozen=True, eq=False)
 class MinedPairs:
-    """Queries with documents that answer them (positives) and documents that only look like it (hard negatives).
+    """Queries with documents that answer them (positives) and documents that only look relevant (hard negatives).
 
-    Every epoch goes through the queries in another order. A query's positives take turns by epoch; of its negatives,
-    `negatives_per_query` are drawn at random, or none, and then the other documents of the batch are the negatives. A
+    Every epoch goes through the queries in another order. A query's positives take turns by epoch. Of its negatives
+    `negatives_per_query` are drawn at random; with 0 the other documents of the batch are the only negatives. A
     document of the batch that answers another query of the batch is not a negative for that query.
 
     `positive_decay`: for ranked positives. One of them is drawn at random, and each is this many times as likely as
-    the one ranked before it; 1 makes all equally likely. Lengths count special tokens.
+    the one ranked before it; 1 makes all equally likely. Lengths include special tokens.
     """
 
     queries: TokenCorpus
@@ -186,7 +186,7 @@ class MinedPairs:
         )
 
     def __len__(self) -> int:
-        """How many queries are drawn in an epoch: those with positives, and with negatives where some are drawn."""
+        """How many queries an epoch has: those with positives and, if negatives are drawn, with negatives."""
         return len(self.usable)
 
     def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
@@ -211,16 +211,16 @@ class MinedPairs:
     def numbers_at(
         self, queries: np.ndarray, positives: np.ndarray, negatives: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The numbers of queries, and of the documents at places of `positives.ids` and `negatives.ids`."""
+        """The numbers of queries, and of the documents at these positions of `positives.ids` and `negatives.ids`."""
         return queries, self.positives.ids[positives].astype(np.int64), self.negatives.ids[negatives].astype(np.int64)
 
     def draw_places(self, size: int, seed: int, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The numbers of queries, and the places of what is drawn for them in `positives.ids` and `negatives.ids`."""
+        """The numbers of drawn queries, and the positions of their documents in `positives.ids` and `negatives.ids`."""
         self.check_size(size)
         usable = self.usable
         steps = len(usable) // size
         epoch, place = divmod(step, steps)
-        if (seed, epoch) not in self._orders:  # the order of one epoch is kept, not of all
+        if (seed, epoch) not in self._orders:  # only the order of one epoch is cached
             self._orders.clear()
             self._orders[seed, epoch] = np.random.default_rng((seed, epoch)).permutation(len(usable))
         chosen = usable[self._orders[seed, epoch][place * size : (place + 1) * size]]
@@ -237,7 +237,7 @@ class MinedPairs:
             )
 
     def narrow(self) -> MinedPairs:
-        """The same pairs, with all numbers in as few bytes as they need."""
+        """The same pairs, with all numbers in the smallest integer type that fits."""
         return replace(self, **{name: getattr(self, name).narrow() for name in _PARTS})
 
     def save(self, folder: str | Path) -> None:
@@ -263,7 +263,7 @@ class MinedPairs:
         return np.flatnonzero(answered & (np.diff(self.negatives.offsets) >= min(self.negatives_per_query, 1)))
 
     def draw_positives(self, queries: np.ndarray, epoch: int, rng: np.random.Generator) -> np.ndarray:
-        """Where a positive of each query lies in `positives.ids`."""
+        """The position of a drawn positive of each query in `positives.ids`."""
         first, counts = _slices(self.positives, queries)
         if self.positive_decay is None:
             rank = epoch % counts
@@ -274,19 +274,19 @@ class MinedPairs:
         return places
 
     def _draw_negatives(self, queries: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """[queries, negatives_per_query] where random negatives lie; where a query has too few, some come twice."""
+        """[queries, negatives_per_query] positions of random negatives; if a query has too few, some are repeated."""
         if not self.negatives_per_query:
             return np.zeros((len(queries), 0), np.int64)
         first, counts = _slices(self.negatives, queries)
         keys = rng.random((len(queries), counts.max(initial=1)))
-        keys[np.arange(keys.shape[1]) >= counts[:, None]] = 2.0  # sorts behind the negatives of the query
+        keys[np.arange(keys.shape[1]) >= counts[:, None]] = 2.0  # sorts after the negatives of the query
         order = np.argsort(keys, axis=1)
         turns = np.arange(self.negatives_per_query)[None, :] % counts[:, None]
         places: np.ndarray = first[:, None] + np.take_along_axis(order, turns, axis=1)
         return places
 
     def _false_negatives(self, queries: np.ndarray, documents: np.ndarray) -> torch.Tensor:
-        """[queries, documents] where a document answers a query and is not the positive drawn for it."""
+        """[queries, documents] True where a document answers a query but is not the positive drawn for it."""
         first, sizes = _slices(self.positives, queries)
         answers = self.positives.ids[np.repeat(first, sizes) + _within(sizes)]
         order = np.argsort(documents, kind="stable")
@@ -317,21 +317,21 @@ _BESIDE = "beside_positives", "beside_negatives"
 
 
 class Margins(NamedTuple):
-    """By how much a teacher scores a query's positive higher than other documents."""
+    """A teacher's margins: its score of a query's positive minus its scores of other documents."""
 
     pairs: Tensor
-    """[queries, negatives_per_query] than each of its own negatives."""
+    """[queries, negatives_per_query] over each of the query's own negatives."""
     in_batch: Tensor | None = None
-    """[queries, documents] than each document of the batch, as a second teacher scores them."""
+    """[queries, documents] over each document of the batch, by a second teacher."""
     beside: Tensor | None = None
-    """[queries, negatives_per_query] what the model that is searched in a sum with the trained one gives already."""
+    """[queries, negatives_per_query] the margins of the model that is searched in a sum with the trained one."""
 
 
 @dataclass(frozen=True, eq=False)
 class ScoredPairs:
     """Mined pairs, and the score that a teacher gives each query with each of its positives and negatives.
 
-    The scores lie in the order of `pairs.positives.ids` and `pairs.negatives.ids`. `extra` of a batch are the teacher's
+    The scores are in the order of `pairs.positives.ids` and `pairs.negatives.ids`. `extra` of a batch has the teacher's
     margins.
     """
 
@@ -368,7 +368,7 @@ class ScoredPairs:
         return self.batch_of(self.pairs.draw_places(size, seed, step), device)
 
     def batch_of(self, places: tuple[np.ndarray, np.ndarray, np.ndarray], device: torch.device) -> TrainingBatch:
-        """The batch of some queries, and of positives and negatives given by their places in the arrays of numbers."""
+        """The batch of some queries, and of positives and negatives given by their positions in the arrays."""
         queries, positives, negatives = places
         batch = self.pairs.batch_of(self.pairs.numbers_at(*places), device)
         sides = [(self.positive_scores, self.negative_scores), *([] if self.beside is None else [self.beside])]
@@ -377,7 +377,7 @@ class ScoredPairs:
         return batch._replace(extra=Margins(taught, beside=beside[0] if beside else None))
 
     def narrow(self) -> ScoredPairs:
-        """The same pairs, with all numbers in as few bytes as they need."""
+        """The same pairs, with all numbers in the smallest integer type that fits."""
         return replace(self, pairs=self.pairs.narrow())
 
     def save(self, folder: str | Path) -> None:
@@ -389,13 +389,13 @@ class ScoredPairs:
 
     @classmethod
     def open(cls, folder: str | Path, *, beside: bool = False, **options: Any) -> ScoredPairs:
-        """Saved pairs with scores, `beside` with those of a model beside; `options` say how they are drawn."""
+        """Saved pairs with scores, with `beside` also those of the other model of a sum; `options`: how to draw."""
         names = "positives", "negatives", *(_BESIDE if beside else ())
         positive, negative, *others = read_arrays(Path(folder) / _SCORES, *names)
         return cls(MinedPairs.open(folder, **options), positive, negative, (others[0], others[1]) if beside else None)
 
 
 def open_pairs(folder: str | Path, **options: Any) -> MinedPairs | ScoredPairs:
-    """Saved pairs, with the scores of a teacher where there are some; `options` say how they are drawn."""
+    """Saved pairs, with the scores of a teacher if there are some; `options` say how they are drawn."""
     kind: type[MinedPairs | ScoredPairs] = ScoredPairs if (Path(folder) / _SCORES).is_file() else MinedPairs
     return kind.open(folder, **options)

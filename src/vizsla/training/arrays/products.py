@@ -32,7 +32,7 @@ class SparseRows(NamedTuple):
 
 
 class _Float32Product(torch.autograd.Function):
-    """a @ b.T of 16-bit factors with 32-bit sums: tensor cores at full speed, and scores that are not rounded."""
+    """a @ b.T of 16-bit factors, accumulated in 32 bits: tensor cores at full speed, without rounding the scores."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ class SparseMatrix(NamedTuple):
 
 
 def sparse_rows(dense: Tensor) -> Tensor:
-    """A matrix of few numbers other than 0, in CSR."""
+    """A dense matrix with few nonzero values, in CSR."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns once per process that CSR matrices are in beta
         return dense.to_sparse_csr()
@@ -125,8 +125,8 @@ def scores_of(queries: Texts, documents: Sequence[Texts]) -> Tensor:
 def max_sims(queries: TokenTexts, documents: TokenTexts) -> Tensor:
     """[queries, documents] the sum over the tokens of a query of the highest product with a token of a document.
 
-    A text of which no token is compared has the score 0. Few products are kept at a time; gradients need only the
-    places of the highest.
+    A text without a token to compare has the score 0. Only a few products are in memory at a time; the backward pass
+    needs only the positions of the highest.
 
     >>> some = torch.ones(1, 2, dtype=torch.bool)
     >>> queries = TokenTexts(torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), some)
@@ -139,7 +139,7 @@ def max_sims(queries: TokenTexts, documents: TokenTexts) -> Tensor:
 
 
 class _MaxSims(torch.autograd.Function):
-    """Gradients are two products with a matrix that is 0 but at the best matches, made again for each block."""
+    """Gradients are two products with a matrix that is 0 except at the best matches, recomputed for each block."""
 
     @staticmethod
     def forward(ctx: Any, queries: Tensor, documents: Tensor, asked: Tensor, compared: Tensor) -> Tensor:

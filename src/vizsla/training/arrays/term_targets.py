@@ -1,4 +1,4 @@
-"""What DeepCT learns from: documents, and how much each of their words matters; and dev sets to measure it on."""
+"""Training data of DeepCT: documents with a target for each of their words; and dev sets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ARRAYS = "targets.npz"
 
 @dataclass(frozen=True, eq=False)
 class TermTargets:
-    """Documents as token ids, each token with the target of the word that begins there, or with no number (NaN).
+    """Documents as token ids, each token with the target of the word that begins there, or NaN.
 
     Every epoch goes through the documents in another order. `max_length` counts special tokens.
     """
@@ -50,7 +50,7 @@ class TermTargets:
         """`size` documents; `extra` is [documents, length] their targets, with the special tokens."""
         steps = self.steps_per_epoch(size)
         epoch, place = divmod(step, steps)
-        if (seed, epoch) not in self._orders:  # the order of one epoch is kept, not of all
+        if (seed, epoch) not in self._orders:  # only the order of one epoch is cached
             self._orders.clear()
             self._orders[seed, epoch] = np.random.default_rng((seed, epoch)).permutation(len(self.documents))
         chosen = self._orders[seed, epoch][place * size : (place + 1) * size]
@@ -90,12 +90,12 @@ class TermTargets:
 
 @dataclass(frozen=True, eq=False)
 class TermDev:
-    """Judged queries, and documents whose words get counts by the network, which BM25 then searches with."""
+    """Judged queries, and documents for whose words the network predicts the counts that BM25 searches with."""
 
     name: str
     documents: TokenCorpus
     terms: np.ndarray
-    """The number of the term of the word that begins at each token, -1 where none does."""
+    """The number of the term whose word begins at each token, -1 if none does."""
     queries: TokenCorpus
     """The numbers of each query's terms."""
     judgements: np.ndarray

@@ -90,7 +90,7 @@ def with_special_tokens(
     *,
     max_length: int = 512,
 ) -> tuple[Tensor, Tensor]:
-    """Token ids and mask, [texts, length], of some texts between [CLS] and [SEP]; these two count to `max_length`."""
+    """Token ids and mask, [texts, length], of some texts between [CLS] and [SEP]; `max_length` includes these two."""
     numbers = np.asarray(chosen, np.int64)
     begins = texts.offsets[numbers]
     sizes = np.minimum(texts.offsets[numbers + 1] - begins, max_length - 2)
@@ -105,6 +105,6 @@ def with_special_tokens(
 
 
 def sample_of(texts: TokenCorpus, count: int, max_length: int) -> list[list[int]]:
-    """Token ids of `count` texts that lie evenly in a corpus, between special tokens."""
+    """Token ids of `count` evenly spaced texts of a corpus, between special tokens."""
     chosen = np.linspace(0, len(texts) - 1, min(len(texts), count)).astype(int)
     return [[CLS, *texts[i][: max_length - 2].tolist(), SEP] for i in chosen]

@@ -61,14 +61,14 @@ _SIDES = ("queries", "documents")
 
 
 class TeacherTokens(NamedTuple):
-    """Token vectors of queries and documents, each text's behind those of the text before, and where they begin."""
+    """Token vectors of queries and documents, those of all texts concatenated, and where each text's begin."""
 
     queries: np.ndarray
     query_starts: np.ndarray
     documents: np.ndarray
     document_starts: np.ndarray
     weight: np.ndarray
-    """What scores are multiplied by, one number."""
+    """The factor of scores, one number."""
 
     def scores(self, queries: np.ndarray, documents: np.ndarray) -> np.ndarray:
         """[queries, documents] the scores of late interaction of some texts, given by their places."""
@@ -160,7 +160,7 @@ def _sparse_scores(
 
 
 def _rows(rows: SparseRows, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of some rows, the row in the choice, the term and the weight of each number."""
+    """The entries of some rows: the index among the chosen rows, the term and the weight of each."""
     begins = rows.pointers[chosen].astype(np.int64)
     sizes = rows.pointers[chosen + 1].astype(np.int64) - begins
     owners = np.repeat(np.arange(len(chosen)), sizes)
@@ -170,11 +170,11 @@ def _rows(rows: SparseRows, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray,
 
 @dataclass(frozen=True, eq=False)
 class TopicPairs:
-    """Scored pairs whose batches have queries of one cluster, and negatives of all sizes of margins.
+    """Scored pairs in batches of queries from one cluster, with negatives of small and large margins alike.
 
-    Every epoch goes through all queries: each cluster gives as many whole batches as it can, and what is left of all
-    clusters fills the last batches. The range of a query's margins is cut into `margin_bins` equal bins; a bin that is
-    not empty is drawn, and then one of its negatives.
+    Every epoch goes through all queries: each cluster is split into full batches, and the remaining queries of all
+    clusters fill the last batches. The range of a query's margins is divided into `margin_bins` equal bins; first a
+    non-empty bin is drawn, then one of its negatives.
     """
 
     scored: ScoredPairs
@@ -189,7 +189,7 @@ class TopicPairs:
         return len(self.scored)
 
     def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
-        """As `ScoredPairs.batch`; with an in-batch teacher, its margins with all documents of the batch, too."""
+        """Like `ScoredPairs.batch`; with an in-batch teacher also its margins with all documents of the batch."""
         places = self.draw_places(size, seed, step)
         batch = self.scored.batch_of(places, device)
         if self.in_batch is None:
@@ -200,11 +200,11 @@ class TopicPairs:
         return batch._replace(extra=batch.extra._replace(in_batch=torch.from_numpy(margins).to(device)))
 
     def draw_places(self, size: int, seed: int, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The numbers of queries, and the places of what is drawn for them in `positives.ids` and `negatives.ids`."""
+        """The numbers of drawn queries, and the positions of their documents in `positives.ids` and `negatives.ids`."""
         pairs = self.scored.pairs
         pairs.check_size(size)
         epoch, place = divmod(step, len(pairs) // size)
-        if (size, seed, epoch) not in self._orders:  # the order of one epoch is kept, not of all
+        if (size, seed, epoch) not in self._orders:  # only the order of one epoch is cached
             self._orders.clear()
             self._orders[size, seed, epoch] = self._order(size, np.random.default_rng((seed, epoch)))
         chosen = self._orders[size, seed, epoch][place]
@@ -218,7 +218,7 @@ class TopicPairs:
         return {}
 
     def _order(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """[batches, size] the queries of an epoch, each batch of one cluster as far as they go."""
+        """[batches, size] the queries of an epoch, each batch of one cluster where possible."""
         usable = rng.permutation(self.scored.pairs.usable)
         names = rng.permutation(int(self.clusters.max(initial=0)) + 1)[self.clusters[usable]]
         order = np.argsort(names, kind="stable")
@@ -231,7 +231,7 @@ class TopicPairs:
         return rng.permutation(queries[: batches * size].reshape(batches, size))
 
     def _draw_negatives(self, queries: np.ndarray, positives: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """[queries, negatives_per_query] where negatives lie; where a query has too few, some come twice."""
+        """[queries, negatives_per_query] positions of negatives; if a query has too few, some are repeated."""
         pairs, scored = self.scored.pairs, self.scored
         first = pairs.negatives.offsets[queries]
         counts = pairs.negatives.offsets[queries + 1] - first
@@ -239,7 +239,7 @@ class TopicPairs:
         places = np.where(inside, first[:, None] + np.arange(inside.shape[1]), first[:, None])
         margins = scored.positive_scores[positives][:, None] - scored.negative_scores[places]
         sizes = bin_sizes(margins, inside, self.margin_bins)
-        keys = np.where(inside, rng.exponential(size=inside.shape) * sizes, np.inf)  # the lowest of a bin of few wins
+        keys = np.where(inside, rng.exponential(size=inside.shape) * sizes, np.inf)  # small bins get small keys
         order = np.argsort(keys, axis=1)
         turns = np.arange(pairs.negatives_per_query)[None, :] % counts[:, None]
         drawn: np.ndarray = first[:, None] + np.take_along_axis(order, turns, axis=1)

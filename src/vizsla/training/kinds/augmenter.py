@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from vizsla.training.arrays.token_corpus import TokenCorpus
     from vizsla.training.loop.objectives import Objective
 
-_SAMPLED_DOCUMENTS = 20_000  # of a data set, to see which word a term most often is
+_SAMPLED_DOCUMENTS = 20_000  # of a data set, to find the most frequent word of each term
 _UNKNOWN_PIECE = 100
 _SCORES = ("positive_scores", "negative_scores")
 
 
 @dataclass(frozen=True)
 class TermVocabulary:
-    """The terms that an augmenter can add to queries, and the scoring it is trained through."""
+    """The terms that an augmenter can add to queries, and the scoring function it is trained with."""
 
     unit: str = setting("words", "words as BM25's analyzer makes them, or BERT's pieces")
     analyzer: str = setting("lucene-english", "analyzer of the index, for words")
@@ -68,7 +68,7 @@ class TermVocabulary:
 
     @property
     def factor(self) -> float:
-        """What the scores of `bm25` are multiplied by in training: Lucene's formula has no k1 + 1, the paper's has."""
+        """The factor of BM25 scores in training: unlike Lucene's, the paper's formula has a factor k1 + 1."""
         return self.bm25.k1 + 1 if self.k1_factor else 1.0
 
     @cached_property
@@ -132,7 +132,7 @@ def chosen_terms(datasets: Sequence[CountedDataset], vocabulary: TermVocabulary,
 def surface_pieces(
     datasets: Sequence[CountedDataset], terms: Sequence[str], vocabulary: TermVocabulary, pieces: Analyzer
 ) -> list[list[int]]:
-    """For each term the word pieces of the word it most often is, since encoders do not know stems."""
+    """For each term the word pieces of its most frequent word, since encoders do not know stems."""
     if vocabulary.is_word_pieces:
         return [[i] for i in range(len(terms))]
     wanted = set(terms)
@@ -187,7 +187,7 @@ class SplitQueries(NamedTuple):
 class DatasetArrays:
     """The queries and documents of one data set over the same terms.
 
-    The first columns are the terms that can be added; further terms of queries get columns behind them.
+    The first columns are the terms that can be added; other terms of queries get the columns after them.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class DatasetArrays:
     ) -> AugmenterPairs:
         """The judged queries with their positives and hard negatives; other documents are left out.
 
-        `teachers`: what scores the queries with both; their scores are kept beside the file `scores`.
+        `teachers`: models that score the queries with both; their scores are stored beside the file `scores`.
         """
         from vizsla.training.arrays.augmenter import AugmenterPairs
         from vizsla.training.arrays.token_corpus import TokenCorpus
@@ -266,7 +266,7 @@ def augmenter_data(
 ) -> AugmenterData:
     """The train queries of data sets, the dev queries of the same or others, and the terms that can be added.
 
-    The scores of a teacher are kept in the folder, so that a run that was stopped there goes on.
+    The scores of a teacher are stored in the folder, so that an interrupted run continues from there.
     """
     from vizsla.training.arrays.augmenter import AugmenterData
     from vizsla.training.arrays.token_corpus import TokenCorpus
@@ -317,7 +317,7 @@ def _scaled(pairs: Sequence[AugmenterPairs], settings: AugmenterDataSettings) ->
 
 FREE, TIED, NARROW = "free", "tied", "narrow"
 _NEVER = -1e4  # the bias of a term that no document contains
-_INIT_QUERIES = 200  # that the head is initialized on
+_INIT_QUERIES = 200  # used to initialise the head
 _CHUNK = 1 << 14  # tokens
 
 
@@ -486,10 +486,10 @@ class AugmenterKind(TrainedKind[AugmenterSettings]):
 
 
 def augmenter_network(encoder: Any, data: AugmenterData, settings: AugmenterNetwork) -> Any:
-    """An augmenter that starts close to BM25, as some of the queries show.
+    """An augmenter that is initialised close to BM25, calibrated on some of the queries.
 
-    The row of a term starts as what the encoder makes of its word alone, so that words like the query's are added
-    first.
+    The row of a term is initialised with the encoder's state of its word alone, so that at first words similar to those
+    of the query are added.
     """
     from vizsla.neural.heads.augmenter import Adder
     from vizsla.neural.heads.augmenter import Augmenter as Network
@@ -521,7 +521,7 @@ def freeze_embeddings(encoder: Any, name: str, pieces: Analyzer) -> None:
     try:
         model = LearnedSparse.shipped(name)
     except InputError:
-        raise VizslaError(f"no network called {name!r} comes with Vizsla, whose embeddings could be used") from None
+        raise VizslaError(f"no network called {name!r} comes with Vizsla, so its embeddings cannot be used") from None
     table = encoder.embeddings.word_embeddings.weight
     shipped = read_weights(model.network.folder)["embeddings.word_embeddings.weight"]
     same_pieces = list(model.pieces.vocabulary) == list(pieces.tokenizer.vocabulary)  # type: ignore[attr-defined]

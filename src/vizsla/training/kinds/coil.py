@@ -67,7 +67,7 @@ class CoilKind(PairKind[CoilSettings]):
     settings_class = CoilSettings
 
     def load_base(self) -> Base:
-        """The encoder of the base model with COIL's head, the base model's own where it has one of these widths."""
+        """The encoder of the base model with COIL's head; the base model's own head if it has these widths."""
         import torch
 
         from vizsla.neural.heads.coil import Coil as Network
@@ -95,7 +95,7 @@ class CoilKind(PairKind[CoilSettings]):
         return TrainingData(data.open_pairs(folder), dev)
 
     def objective(self) -> Objective:
-        """A contrastive or margin loss over COIL's scores, or one that learns a teacher's."""
+        """A contrastive or margin loss over COIL's scores, or a distillation loss."""
         from vizsla.training.loop.coil import CoilObjective
 
         return CoilObjective(self.settings.loss)
@@ -132,6 +132,6 @@ class CoilKind(PairKind[CoilSettings]):
 
 
 def _saved_coil(base_model: str) -> Coil | None:
-    """The COIL that was saved to a folder; None if something else is there."""
+    """The COIL that was saved to a folder; None if the folder has another kind of model."""
     model = Model.load(base_model) if (Path(base_model) / "model.json").is_file() else None
     return model if isinstance(model, Coil) else None

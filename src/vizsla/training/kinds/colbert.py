@@ -34,7 +34,7 @@ class ColbertNetwork:
     base_model: str = setting(DEFAULT_ENCODER, "shipped network, saved model, or transformers encoder (folder or name)")
     dimensions: int = setting(128, "numbers of a token's vector")
     expand_queries: bool = setting(True, "pad queries with [MASK], whose vectors count as those of words do")
-    attend_to_mask: bool = setting(False, "other tokens of a query look at this padding")
+    attend_to_mask: bool = setting(False, "other tokens of a query attend to this padding")
     skip_punctuation: bool = setting(True, "punctuation of documents has no vector")
 
     def __post_init__(self) -> None:
@@ -78,7 +78,7 @@ class ColbertKind(PairKind[ColbertTraining]):
     settings_class = ColbertTraining
 
     def load_base(self) -> Base:
-        """The base model with a projection of its tokens, its own where it is a ColBERT."""
+        """The base model with a projection of its tokens; if it is a ColBERT, with its own."""
         from vizsla.neural.heads.colbert import LateInteraction, TokenProjection
 
         network, name = self.settings.network, self.settings.network.base_model
@@ -99,7 +99,7 @@ class ColbertKind(PairKind[ColbertTraining]):
         return Base(LateInteraction(projection, framing), analyzer, new_head=not isinstance(model, ColBERT))
 
     def _reading(self, positions: int) -> ColbertSettings:
-        """How texts are read by an encoder with places for so many tokens."""
+        """How an encoder with this many positions reads texts."""
         network, data = self.settings.network, self.settings.data
         return ColbertSettings(
             query_length=min(data.max_query_length, positions),
@@ -110,7 +110,7 @@ class ColbertKind(PairKind[ColbertTraining]):
         )
 
     def open_data(self, folder: Path) -> TrainingData:
-        """The pairs and the dev sets, which read as much of texts as the pairs do, and what mines new negatives."""
+        """The pairs, the dev sets with the same lengths, and the refresh that mines new negatives."""
         data = self.settings.data
         refresh = data.open_refresh(folder) if isinstance(data, JudgedSource) else None
         longest = max(data.max_query_length, data.max_document_length)
@@ -123,7 +123,7 @@ class ColbertKind(PairKind[ColbertTraining]):
         return ContrastiveObjective(self.settings.loss)
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:  # noqa: ARG002
-        """Write the model in 32-bit floats, and the same for PyLate, which is what `colbert(checkpoint=DIR)` reads."""
+        """Write the model in 32-bit floats, and also in PyLate's layout, which `colbert(checkpoint=DIR)` reads."""
         from vizsla.neural.layouts import save_layout
 
         projection = network.cpu().eval().projection
@@ -151,7 +151,7 @@ class ColbertKind(PairKind[ColbertTraining]):
 
 
 def _framing(reading: ColbertSettings, numbers: dict[str, int], base_model: str) -> Framing:
-    """How texts are read, in the numbers of a vocabulary."""
+    """How texts are read, with tokens given as ids of a vocabulary."""
     from vizsla.neural.heads.colbert import Framing
 
     for token in (reading.query_marker, reading.document_marker):

@@ -45,10 +45,10 @@ class CrossEncoderDataSettings(TeacherSettings):
     queries_per_document: int = setting(5, "generated queries of a document of --corpus that are learnt from")
     max_documents: int = setting(100_000, "documents of --corpus with queries; of more a random sample is taken")
     negatives_per_query: int = setting(7, "hard negatives drawn for a query in each step")
-    negatives: str = setting("", "TREC run or model whose best documents are the hard negatives; else BM25")
+    negatives: str = setting("", "TREC run or model whose best documents are the hard negatives; by default BM25")
     negatives_depth: int = setting(1000, "documents of a ranking that hard negatives are drawn from")
     kept_negatives: int = setting(0, "hard negatives of a query that are kept, drawn at random once; 0 for all")
-    candidates: str = setting("", "TREC run or model whose documents are reranked in dev sets; else as for negatives")
+    candidates: str = setting("", "TREC run or model whose documents are reranked in dev sets; by default negatives")
     candidates_depth: int = setting(NEGATIVES_DEPTH, "candidates of a dev query")
     max_query_length: int = setting(64, "tokens of a query that are read, special ones included")
     max_length: int = setting(256, "tokens of query and document together, special ones included")
@@ -62,7 +62,7 @@ class CrossEncoderDataSettings(TeacherSettings):
 
     @property
     def dev_first_stage(self) -> str:
-        """What ranks the candidates of dev queries."""
+        """The first stage that ranks the candidates of dev queries."""
         return self.candidates or self.negatives or "bm25"
 
     @property
@@ -88,7 +88,7 @@ def cross_encoder_data(
 ) -> CrossEncoderData:
     """Train queries with hard negatives and a teacher's scores, and dev queries with candidates, as arrays.
 
-    A teacher's scores are kept in the folder, so that a run that was stopped there goes on.
+    A teacher's scores are stored in the folder, so that an interrupted run continues from there.
     """
     from vizsla.training.arrays.cross_encoder import CrossEncoderData
 
@@ -132,7 +132,7 @@ def _expanded(corpus: Iterable[Document], settings: CrossEncoderDataSettings) ->
     documents = list(corpus)
     if Path(settings.negatives).is_file():
         raise VizslaError(
-            f"{settings.negatives}: a run has no generated queries, those of --corpus; name a model instead"
+            f"{settings.negatives}: a run does not have the generated queries of --corpus; name a model instead"
         )
     if not any(QUERIES in document.content for document in documents):
         raise VizslaError(

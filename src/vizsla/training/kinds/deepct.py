@@ -160,7 +160,7 @@ class DeepCTKind(TrainedKind[DeepCTSettings]):
         return False
 
     def load_base(self) -> Base:
-        """The base model with DeepCT's head, its own where it has one."""
+        """The base model with DeepCT's head; its own if it has one."""
         from vizsla.neural.heads.deepct import TermRegression
 
         name, seed = self.settings.network.base_model, self.settings.training.seed

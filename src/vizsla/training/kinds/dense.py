@@ -67,7 +67,7 @@ class TopicSource(JudgedSource):
     margin_bins: int = setting(10, "bins of a query's margins, from each of which negatives are drawn equally often")
     in_batch_teacher: str = setting("", "model whose scores of all documents of a batch are learnt; empty for none")
     in_batch_scale: float = setting(
-        0.0, "what its scores are multiplied by; 0: until the margins of mined pairs are about 1"
+        0.0, "factor of its scores; 0 chooses it so that the margins of mined pairs are about 1"
     )
     seed: int = setting(0, "seed of the clusters")
 
@@ -117,8 +117,7 @@ def check_in_batch(data: object, loss: DenseLoss) -> None:
     taught = isinstance(data, TopicSource) and bool(data.in_batch_teacher)
     if taught != (loss.in_batch_weight > 0):
         raise VizslaError(
-            "loss.in_batch_weight weighs what is learnt of data.in_batch_teacher (data.source=topics), so set both or "
-            "neither"
+            "loss.in_batch_weight is the weight of data.in_batch_teacher (data.source=topics), so set both or neither"
         )
 
 
@@ -164,7 +163,7 @@ def _with_tokens(both: tuple[list[Vectors], list[Vectors]]) -> list[_TokenPair]:
 
 
 def _without_tokens(groups: list[Vectors]) -> Vectors:
-    """The group of sparse and dense vectors; where there is none, vectors without a number."""
+    """The group of sparse and dense vectors; empty vectors if there is none."""
     others = [vectors for vectors in groups if not isinstance(vectors, TokenVectors)]
     return others[0] if others else DenseVectors({"": np.zeros((len(groups[0]), 0), np.float32)})
 
@@ -226,15 +225,15 @@ class DenseNetwork:
     pooling: str = setting("mean", "how the states of a text's tokens become one vector")
     normalize: bool = setting(True, "scale vectors to length 1")
     tied_encoders: bool = setting(True, "one encoder for queries and documents; otherwise each has its own")
-    use_token_types: bool = setting(False, "documents have BERT's second token type, to tell them from queries")
-    dropout: float = setting(0.0, "share of the numbers of states that is dropped in each layer while it is trained")
+    use_token_types: bool = setting(False, "documents have BERT's token type 1, to distinguish them from queries")
+    dropout: float = setting(0.0, "dropout probability in training")
     companion: str = setting("", "dense model whose frozen vectors are concatenated, by name or folder")
     companion_weight: float = setting(1.0, "weight of the companion's scores at first; it is trained")
 
     def __post_init__(self) -> None:
         if self.use_token_types and not self.tied_encoders:
             raise VizslaError(
-                "network.use_token_types tells queries from documents where one encoder reads both; set "
+                "network.use_token_types is for one encoder that reads queries and documents; set "
                 "network.tied_encoders=true"
             )
         require_positive(self, "network", "companion_weight")
@@ -364,11 +363,11 @@ class DenseKindBase(PairKind[D]):
         )
 
     def with_companion(self, model: Dense, weight: float) -> Spar:
-        """The model and its frozen companion as one, the companion's scores times `weight`."""
+        """The model and its frozen companion as one model, with the companion's scores times `weight`."""
         return Spar(model, self.companion(weight), weight, namespace=self.name, name=self.name)
 
     def companion(self, weight: float) -> Dense:
-        """The frozen companion, which must have kept a weight above 0."""
+        """The frozen companion; an error if its trained weight is not above 0."""
         name = self.settings.network.companion
         if not weight > 0:
             raise VizslaError(f"the weight of {name} has become {weight:g}, so it does not help; train without it")
@@ -394,13 +393,13 @@ class DenseKind(DenseKindBase[DenseSettings]):
     settings_class = DenseSettings
 
     def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:
-        """Pack pairs and dev sets, and cluster queries where batches are of one topic."""
+        """Pack pairs and dev sets, and cluster queries if batches are drawn from one topic."""
         super().prepare(inputs, base, folder)
         if isinstance(self.settings.data, TopicSource):
             self.settings.data.prepare_clusters(base.network, folder)
 
     def objective(self) -> Objective:
-        """A contrastive or margin loss, or one that learns the scores of one teacher or two."""
+        """A contrastive or margin loss, or a distillation loss with one or two teachers."""
         from vizsla.training.loop.objectives import DualObjective
 
         return DualObjective(self.settings.loss) if self.settings.loss.in_batch_weight else super().objective()
@@ -430,7 +429,7 @@ def dense_network(settings: DenseNetwork, seed: int = 0) -> tuple[Pooled | Tower
         return trained, analyzer
     companion = _companion(settings.companion)
     if companion.analyzer != analyzer:
-        raise InputError("this model reads other word pieces than the model to train", file=settings.companion)
+        raise InputError("this model has another tokenizer than the model to train", file=settings.companion)
     return WithFrozenCompanion(trained, network_of(companion), settings.companion_weight), analyzer
 
 
@@ -457,7 +456,7 @@ def _companion(name: str) -> Dense:
 
 
 def _encoders(network: Pooled | Towers) -> list[Pooled]:
-    """The encoders as they are run: one that reads token types becomes two that do not need them."""
+    """The encoders at inference: one that reads token types becomes two that do not need them."""
     from vizsla.neural.heads.dense import Towers
 
     if isinstance(network, Towers):
@@ -481,7 +480,7 @@ class LambdaSettings:
 
     def __post_init__(self) -> None:
         if self.loss.name in TAUGHT:
-            raise VizslaError(f"loss.name={self.loss.name} learns a teacher's scores, and a lambda its ranking")
+            raise VizslaError(f"loss.name={self.loss.name} learns a teacher's scores, but lambda learns its ranking")
 
 
 @TRAINED_KINDS.register(

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 GAR_TASKS = ("answer", "sentence", "title")
 SEPARATOR = " *** "
-"""Stands between titles, as in the texts that GAR's authors generated."""
+"""The separator of titles, as in the texts that GAR's authors generated."""
 
 
 def gar_pairs(dataset: BeirDataset, split: str, task: str) -> Iterator[tuple[str, str]]:
-    """The questions of a split, each with what a generator of a task is to write.
+    """The questions of a split, each with the target of a generator for a task.
 
     `answer`: the first answer of the question (`metadata.answers`). `sentence`: the first sentence of a relevant
-    passage that holds an answer. `title`: the titles of all relevant passages. A question without it is left out.
+    passage that contains an answer. `title`: the titles of all relevant passages. Questions without one are left out.
     """
     if task not in GAR_TASKS:
         raise UnknownNameError("task of GAR", task, GAR_TASKS)
@@ -63,7 +63,7 @@ def _first_answer(answers: Sequence[str]) -> str:
 def _from_passages(
     dataset: BeirDataset, task: str, split: str, questions: Mapping[str, str], answers: Mapping[str, Sequence[str]]
 ) -> dict[str, str]:
-    """What the relevant passages of each question give."""
+    """The target that each question's relevant passages yield."""
     judged, named = dataset.qrels(split).judgements, dataset.hard_negatives(split)
     relevant = {}
     for question in questions:
@@ -158,7 +158,7 @@ def concatenated(several: list[GenerationPairs]) -> GenerationPairs:
 
 
 _PAIRS = "pairs"
-_DEV_PAIRS = 2000  # of a data set that the likelihood is measured on
+_DEV_PAIRS = 2000  # pairs of a data set on which the likelihood is measured
 TEXT_PAIRS: dict[str, TextPairs] = {
     "query": passages_and_queries,
     **{task: partial(gar_pairs, task=task) for task in GAR_TASKS},
@@ -203,7 +203,7 @@ class GeneratorSettings:
     "generator", help="Writes queries for passages, or answers for questions.", needs=("torch", "transformers", "onnx")
 )
 class GeneratorKind(TrainedKind[GeneratorSettings]):
-    """Trains a seq2seq or causal model to write; the loss is on what is written only."""
+    """Trains a seq2seq or causal model to generate; the loss is over the target text only."""
 
     settings_class = GeneratorSettings
 
@@ -214,7 +214,7 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
 
     @property
     def reads_corpus(self) -> bool:
-        """What writes queries also learns from documents with a field of generated ones."""
+        """A generator of queries also learns from documents with a field of generated queries."""
         return self.settings.data.task == "query"
 
     def check_inputs(self, inputs: TrainingInputs) -> None:
@@ -248,7 +248,7 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
             )
 
     def load_base(self) -> Base:
-        """The checkpoint's network, with a new decoder where it has none."""
+        """The checkpoint's network, with a new decoder if it has none."""
         import torch
 
         from vizsla.neural.generation import Generator, new_model, open_model
@@ -288,13 +288,13 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
         return TrainingData(GenerationPairs.open(folder / _PAIRS), dev)
 
     def objective(self) -> Objective:
-        """The likelihood of what is to be written."""
+        """The likelihood of the target text."""
         from vizsla.training.loop.objectives import LikelihoodObjective
 
         return LikelihoodObjective()
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:  # noqa: ARG002
-        """Write the generator as transformers opens it, and what it writes; a BART also in 8 bits."""
+        """Write the generator in transformers' layout, with its settings; a BART also in 8 bits."""
         self.checkpoint.save(output)
         network.cpu().model.save_pretrained(output)
         written = GeneratorCheckpoint.read(output)

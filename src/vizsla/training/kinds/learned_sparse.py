@@ -49,8 +49,8 @@ def write_sparse_model(
 ) -> None:
     """Write a network of `SPARSE_HEADS` as a model in 8 bits, and in floats as other libraries open it.
 
-    `corpus`: documents that the scales of 8 bits are fitted on. `query_table`: also what the network makes of each word
-    piece by itself (`PieceVectors`).
+    `corpus`: documents to calibrate the quantisation with. `query_table`: also write a table with the network's vector
+    of each word piece by itself (`PieceVectors`).
     """
     from vizsla.neural.heads.splade import SpladeDoc
     from vizsla.neural.layouts import save_layout
@@ -62,7 +62,7 @@ def write_sparse_model(
     highest = _highest_weight(network, corpus, length)
     if not highest > 0:
         raise VizslaError(
-            "the network gives no term a weight any more; train with a lower learning rate, as in "
+            "all weights of the network have become 0; train with a lower learning rate, as in "
             "--set training.learning_rate=1e-5"
         )
     sample = sample_of(corpus, SAMPLE, length)
@@ -78,7 +78,7 @@ def write_sparse_model(
     elif pieces is not None:
         model = replace(model, query_table=_write_query_table(pieces, output / QUERIES))
     model.save(output)
-    shutil.rmtree(output / QUERIES, ignore_errors=True)  # it has been copied under its hash
+    shutil.rmtree(output / QUERIES, ignore_errors=True)  # there is a copy that is named by its hash
     save_layout(reads, analyzer.tokenizer.content, output, weights)  # type: ignore[attr-defined]
 
 
@@ -114,7 +114,7 @@ class SparseNetwork:
     base_model: str = setting("bm26", "shipped network, saved model, or transformers encoder (folder or name)")
     head: str = setting(
         "unicoil",
-        "unicoil weighs a text's own terms, splade adds terms, splade-doc and sparta add them to documents alone",
+        "unicoil weighs a text's own terms, splade also adds terms, splade-doc and sparta add them only to documents",
     )
 
     output_terms: int = setting(0, "terms that splade can give a weight: the most frequent of the corpus; 0 for all")
@@ -140,8 +140,8 @@ class MaskedLM:
     warmup_steps: int = setting(100, "steps over which the learning rate rises")
     final_learning_rate_ratio: float = setting(0.02, "learning rate at the last step, relative to the highest")
     weight_decay: float = setting(0.01, "AdamW's weight decay, of matrices only")
-    max_grad_norm: float = setting(1.0, "gradients longer than this are clipped")
-    precision: str = setting("bfloat16", "bfloat16, where the device is fast with it, or float32")
+    max_grad_norm: float = setting(1.0, "gradients with a larger norm are clipped")
+    precision: str = setting("bfloat16", "bfloat16 (only on devices that are fast with it) or float32")
     compile: bool = setting(False, "compile the encoder with torch.compile")
     seed: int = setting(0, "seed of batches and masks")
     active_terms: int = setting(100, "terms of a text with a weight above 0 when the stage is over")
@@ -204,7 +204,7 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
             packed_documents(inputs.documents(), base.analyzer).save(folder / _MASKED_LM_CORPUS)
 
     def open_data(self, folder: Path) -> TrainingData:
-        """The pairs, and the dev sets, which use as much of documents as the written model does."""
+        """The pairs, and the dev sets with the document length of the written model."""
         used = {"max_length": SPARTA_LENGTH, "document_terms": SPARTA_TERMS}
         dev = open_dev(folder, sparse=True, **(used if self.settings.network.head == "sparta" else {}))
         data = self.settings.data
@@ -214,7 +214,7 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
     def pretrain(self, network: Any, base: Base, folder: Path, distributed: Distributed, report: Report | None) -> None:
         """The masked-language-model stage, and the choice of the terms that can get a weight.
 
-        A head that the base model predicts masked words with is not trained in it; only its logits get a level.
+        A masked-language head of the base model is not trained in this stage; only its logits are shifted and scaled.
         """
         stage = self.settings.masked_lm
         if report is not None and distributed.is_main and (note := self._head_note(base)):
@@ -230,7 +230,7 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
             network.keep_terms(_most_frequent(self._documents(folder), self.settings.network.output_terms))
 
     def _head_note(self, base: Base) -> str:
-        """Where the head of a SPLADE comes from, in a sentence; empty for other heads and for models of Vizsla's."""
+        """Where the head of a SPLADE comes from, as a sentence; empty for other heads and for Vizsla's models."""
         name, steps = self.settings.network.base_model, self.settings.masked_lm.steps
         if base.masked_language:
             return f"{name}: its masked-language head is kept{', so the stage masked_lm trains none' if steps else ''}"

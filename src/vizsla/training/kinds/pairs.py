@@ -1,4 +1,4 @@
-"""What kinds share that learn from pairs of a query and a document, wherever the pairs come from."""
+"""The common base of kinds that learn from pairs of a query and a document."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PairKind(TrainedKind[P]):
 
     @property
     def reads_corpus(self) -> bool:
-        """Whether it learns from documents by themselves."""
+        """Whether it learns from documents without judged queries."""
         return not self.reads_datasets
 
     def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:

@@ -95,7 +95,7 @@ class CoilDevSet(DevSet):
 
 @dataclass(frozen=True)
 class CoilObjective:
-    """As `ContrastiveObjective`, with COIL's scores."""
+    """Like `ContrastiveObjective`, with COIL's scores."""
 
     loss: ContrastiveLoss = field(default_factory=ContrastiveLoss)
 
@@ -107,7 +107,7 @@ class CoilObjective:
 
 
 def _vectors(step: Step, side: int) -> CoilVectors:
-    """What the network made of the texts of one side, of all processes."""
+    """The vectors of the texts of one side, from all processes."""
     own: CoilVectors = step.network.vectors(step.outputs[side], step.packed[side])
     gather = step.distributed.all_gather
     numbers = step.distributed.share(torch.arange(len(step.batch.texts[side][0]), device=own.texts.device))

@@ -41,7 +41,7 @@ class Distributed:
         return self.rank == 0
 
     def barrier(self) -> None:
-        """Wait until all processes are here."""
+        """Wait for all processes."""
         if self.world_size > 1:
             torch.distributed.barrier()
 

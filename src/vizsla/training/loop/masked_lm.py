@@ -19,7 +19,7 @@ from vizsla.training.loop.distributed import Distributed
 from vizsla.training.loop.trainer import adamw
 from vizsla.training.settings import TrainingSettings
 
-SHARE = 0.15  # of tokens to predict; of these, 80% are masked, 10% replaced by a random token, 10% left as they are
+SHARE = 0.15  # of tokens are predicted; of these 80% are masked, 10% replaced by a random token, 10% left unchanged
 _WHOLE_WINDOWS = Crops(min_fraction=1.0, max_fraction=1.0, deletion_rate=0.0)
 
 
@@ -31,7 +31,7 @@ def train_masked_lm(
     distributed: Distributed | None = None,
     report: Callable[[dict[str, Any]], None] | None = None,
 ) -> float:
-    """Train an encoder and its head to predict masked tokens; gives the last loss.
+    """Train an encoder and its head to predict masked tokens; returns the last loss.
 
     Every process trains on whole batches by itself. Dev sets and checkpoints are not used.
     """
@@ -63,7 +63,7 @@ def train_masked_lm(
 def _accumulate_gradients(
     network: Splade | Sparta, ids: Tensor, mask: Tensor, step: int, settings: TrainingSettings
 ) -> float:
-    """Add the gradients of one batch, chunk by chunk; gives its loss."""
+    """Add the gradients of one batch, chunk by chunk; returns its loss."""
     device, tokens = ids.device, settings.tokens_per_chunk
     rng = torch.Generator(device).manual_seed(settings.seed * 1_000_003 + step)
     predicted = mask & (ids != _WHOLE_WINDOWS.cls_id) & (ids != (_WHOLE_WINDOWS.sep_id or 0))

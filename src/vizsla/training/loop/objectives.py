@@ -62,11 +62,11 @@ def margin_loss(scores: Tensor, more_positives: Tensor | None = None) -> Tensor:
 
 
 def margin_mse_loss(scores: Tensor, margins: Tensor) -> Tensor:
-    """The mean square of a network's margins minus a teacher's, over all queries and their negatives.
+    """The mean squared difference of a network's and a teacher's margins, over all queries and their negatives.
 
-    `scores`: [queries, documents]. Document i belongs to query i; behind the documents of all queries lie the
-    negatives of the first query, of the second, and so on. `margins`: [queries, negatives] by how much the teacher
-    scores a query's document higher than its negatives.
+    `scores`: [queries, documents]. Document i belongs to query i; the documents of all queries are followed by the
+    negatives of the first query, of the second, and so on. `margins`: [queries, negatives] the teacher's score of a
+    query's document minus those of its negatives.
 
     >>> scores = torch.tensor([[3.0, 9.0, 1.0, 9.0], [9.0, 5.0, 9.0, 1.0]])
     >>> margin_mse_loss(scores, torch.tensor([[1.0], [1.0]])).item()
@@ -89,9 +89,9 @@ def kl_loss(scores: Tensor, margins: Tensor) -> Tensor:
 
 
 def own_margins(scores: Tensor, negatives: int) -> Tensor:
-    """[queries, negatives] by how much each query's document scores higher than its negatives.
+    """[queries, negatives] the score of each query's document minus those of its negatives.
 
-    Document i belongs to query i; behind the documents of all queries lie the negatives of the first, and so on.
+    Document i belongs to query i; the documents of all queries are followed by the negatives of the first, and so on.
     """
     own = torch.arange(len(scores), device=scores.device)[:, None]
     places = len(scores) + own * negatives + torch.arange(negatives, device=scores.device)
@@ -99,7 +99,7 @@ def own_margins(scores: Tensor, negatives: int) -> Tensor:
 
 
 def in_batch_margin_mse_loss(scores: Tensor, margins: Tensor) -> Tensor:
-    """The mean square of a network's margins minus a teacher's, between a query's document and all others of the batch.
+    """The mean squared difference of a network's and a teacher's margins over all other documents of the batch.
 
     `scores` and `margins`: [queries, documents]. Document i belongs to query i.
     """
@@ -109,19 +109,19 @@ def in_batch_margin_mse_loss(scores: Tensor, margins: Tensor) -> Tensor:
 
 
 def taught_loss(name: str, scores: Tensor, margins: Tensor, beside: Tensor | None = None) -> Tensor:
-    """The loss that learns a teacher's margins, by its name; `beside`: what another model adds to those of the network.
+    """A distillation loss by its name; `beside`: margins of another model, which are added to those of the network.
 
     >>> scores, margins = torch.tensor([[3.0, 1.0]]), torch.tensor([[5.0]])
     >>> [taught_loss("margin-mse", scores, margins, beside).item() for beside in (None, torch.tensor([[3.0]]))]
     [9.0, 0.0]
     """
-    if beside is not None:  # taken from a query's negatives, its margins grow by as much
+    if beside is not None:  # subtracting it from the scores of negatives increases the margins
         scores = torch.cat([scores[:, : len(scores)], _lowered(scores, beside)], dim=1)
     return kl_loss(scores, margins) if name == KL else margin_mse_loss(scores, margins)
 
 
 def _lowered(scores: Tensor, beside: Tensor) -> Tensor:
-    """The scores of all negatives, those of each query's own lowered."""
+    """The scores, with those of each query's own negatives lowered by `beside`."""
     count = len(scores)
     others = scores[:, count:].reshape(count, count, -1)
     own = torch.eye(count, dtype=scores.dtype, device=scores.device)[:, :, None] * beside.to(scores.dtype)[:, None]
@@ -150,7 +150,7 @@ def group_loss(scores: Tensor, name: str = CONTRASTIVE) -> Tensor:
 
 
 def group_taught_loss(name: str, scores: Tensor, wanted: Tensor) -> Tensor:
-    """The loss that learns a teacher's scores, [groups, documents] as the network's; the first document is the own one.
+    """The loss that learns a teacher's scores `wanted`, [groups, documents]; the first document is the positive.
 
     >>> scores, wanted = torch.tensor([[1.0, 0.0, 2.0]]), torch.tensor([[4.0, 0.0, 2.0]])
     >>> [group_taught_loss(name, scores, wanted).item() for name in ("mse", "margin-mse")]
@@ -187,17 +187,17 @@ class Step(NamedTuple):
     """One step of training, after the texts of its batch are encoded."""
 
     number: int
-    """How many steps were made before."""
+    """How many steps came before this one."""
     network: Any
     distributed: Distributed
     batch: TrainingBatch
     packed: list[Batch]
     """This process's share of the texts, as they were encoded."""
     outputs: tuple[list[Tensor], ...]
-    """What the network made of each chunk."""
+    """The network's output for each chunk."""
 
     def vectors(self, side: int) -> Any:
-        """What the network made of the queries (0), of their documents (1) or of more documents, of all processes."""
+        """The vectors of queries (0), of their documents (1) or of further documents, from all processes."""
         own = self.network.vectors(self.outputs[side], self.packed[side])
         gather = self.distributed.all_gather_tokens if isinstance(own, TokenTexts) else self.distributed.all_gather
         return gather(own)
@@ -207,12 +207,12 @@ class Objective(Protocol):
     """A loss; a frozen dataclass of plain settings, so that a resumed run can be compared with its checkpoint."""
 
     def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
-        """The loss of a step; what is to be logged besides goes into `metrics`."""
+        """The loss of a step; further values to log are added to `metrics`."""
 
 
 @dataclass(frozen=True)
 class ContrastiveObjective:
-    """Each query's document must score higher than all other documents of the batch, or by as much as for a teacher."""
+    """Each query's document must score higher than all other documents of the batch, or match a teacher's margins."""
 
     loss: ContrastiveLoss = field(default_factory=ContrastiveLoss)
 
@@ -223,12 +223,12 @@ class ContrastiveObjective:
 
 @dataclass(frozen=True)
 class DualObjective:
-    """As `ContrastiveObjective`, plus the loss of a second teacher, which scores all documents of the batch."""
+    """Like `ContrastiveObjective`, plus the loss of a second teacher, which scores all documents of the batch."""
 
     loss: DenseLoss = field(default_factory=DenseLoss)
 
     def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
-        """The loss of a step; logs also both parts of it."""
+        """The loss of a step; also logs both parts of it."""
         pairs = _contrast(self.loss, step, metrics)
         in_batch = in_batch_margin_mse_loss(pairs.scores, step.batch.extra.in_batch)
         metrics["pair_loss"], metrics["in_batch_loss"] = pairs.loss.detach(), in_batch.detach()
@@ -237,12 +237,12 @@ class DualObjective:
 
 @dataclass(frozen=True)
 class SparseObjective:
-    """As `ContrastiveObjective`, with SPLADE's FLOPS regularizer."""
+    """Like `ContrastiveObjective`, with SPLADE's FLOPS regularizer."""
 
     loss: SparseLoss = field(default_factory=SparseLoss)
 
     def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
-        """The loss of a step; logs also how many terms vectors have."""
+        """The loss of a step; also logs how many terms vectors have."""
         settings = self.loss
         loss, _, queries, documents = _contrast(settings, step, metrics)
         with torch.no_grad():
@@ -292,7 +292,7 @@ def loss_of(settings: ContrastiveLoss, scores: Tensor, step: Step, metrics: dict
 
 @dataclass(frozen=True)
 class GroupObjective:
-    """A cross-encoder must score a query's document higher than the query's negatives, or score all as a teacher."""
+    """A cross-encoder must score a query's document higher than its negatives, or match a teacher's scores."""
 
     loss: GroupLoss = field(default_factory=GroupLoss)
 
@@ -313,7 +313,7 @@ class LikelihoodObjective:
     """A generator must write each token of a text, given the tokens before it: cross-entropy over all tokens."""
 
     def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
-        """The loss of a step, and the share of tokens that were the likeliest."""
+        """The loss of a step; logs the share of target tokens that the network ranks first."""
         loss, tokens, right = step.vectors(0).sum(0)
         metrics["accuracy"] = (right / tokens).detach()
         mean: Tensor = loss / tokens.detach()
@@ -337,7 +337,7 @@ class RegressionObjective:
 
 @dataclass(frozen=True)
 class AugmenterObjective:
-    """An augmenter's queries must find their documents by BM25's score, or as a teacher does; added terms have a cost.
+    """Augmented queries must find their documents by BM25's score or match a teacher's; added terms have a cost.
 
     A term costs the square root of the share of documents that contain it, so common terms are expensive; with
     `uniform_cost` all terms cost the same. A term that no document contains is never added.

@@ -1,4 +1,4 @@
-"""Hard negatives that the network itself finds, mined again while it is trained (ANCE)."""
+"""Hard negatives that the network itself finds, mined again during training (ANCE)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Collections:
     query_starts: np.ndarray
     document_starts: np.ndarray
     own: np.ndarray
-    """[queries] the document with the id of the query, which is never its negative; -1 for none."""
+    """[queries] the document that has the same id as the query and is never its negative; -1 for none."""
 
     def save(self, file: str | Path) -> None:
         """Write all arrays into one file."""
@@ -50,7 +50,7 @@ class Collections:
 
 @dataclass(frozen=True, eq=False)
 class NegativesRefresh:
-    """The pairs of a run whose hard negatives are mined again every `steps` steps, with the network as it is.
+    """The pairs of a run whose hard negatives are mined again every `steps` steps with the current network.
 
     A query's new negatives are the `depth` documents that the network scores highest, without those that answer it.
     They are kept in the folder of the run, so that a resumed run has them.
@@ -65,11 +65,11 @@ class NegativesRefresh:
     """Whether a query finds only documents with a score above 0, as in an inverted index."""
 
     def last(self, step: int) -> int:
-        """The step before which the negatives of a step were mined; 0 for those that the run began with."""
+        """The step at which the negatives of a step were mined; 0 for those that the run began with."""
         return step // self.steps * self.steps
 
     def mined(self, step: int, encode: Encode, assemble: Assemble, distributed: Distributed) -> MinedPairs:
-        """The pairs with negatives that the network finds now; all processes take those of the main one."""
+        """The pairs with negatives that the current network finds; all processes use those of the main process."""
         negatives = mined_negatives(self, encode, assemble, distributed.device)
         if distributed.is_main:
             negatives.narrow().save(self._place(step))
@@ -81,7 +81,7 @@ class NegativesRefresh:
         return replace(self.pairs, negatives=TokenCorpus.open(self._place(step)) if step else self.pairs.negatives)
 
     def drop_before(self, step: int) -> None:
-        """Delete negatives that were mined before an earlier step, which no checkpoint needs any more."""
+        """Delete negatives that were mined before a step and that no checkpoint needs any more."""
         for place in numbered_folders(self.folder, _NEGATIVES):
             if int(place.name.removeprefix(f"{_NEGATIVES}-")) < step:
                 shutil.rmtree(place)

@@ -48,9 +48,9 @@ def cached_backward(
     random: bool = True,
     kept_chunks: int = 0,
 ) -> Tensor:
-    """Accumulate the gradients of a loss over all outputs of a batch; gives the loss.
+    """Accumulate the gradients of a loss over all outputs of a batch; returns the loss.
 
-    `loss_of` gets one argument per side: what `encode` made of each of its chunks. `random`: whether encoding is
+    `loss_of` gets one argument per side: the outputs of `encode` for its chunks. `random`: whether encoding is
     random (dropout). `kept_chunks`: this many chunks keep their activations and are not encoded a second time.
     """
     outputs: list[list[Tensor]] = []
@@ -75,7 +75,7 @@ def cached_backward(
         if first is None and state is not None:
             state.restore()
         output = encode(chunk) if first is None else first
-        if output.requires_grad:  # else no parameter made it, as with queries that are word pieces without weights
+        if output.requires_grad:  # without parameters there is no gradient, as for queries that are plain word pieces
             torch.autograd.backward(output, gradient)
     if after is not None:
         after.restore()
@@ -134,7 +134,7 @@ def has_checkpoint(folder: Path) -> bool:
 def load_checkpoint(
     folder: Path, network: nn.Module, optimizer: torch.optim.Optimizer
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Restore network and optimizer from a checkpoint; gives the plain data and the best parameters."""
+    """Restore network and optimizer from a checkpoint; returns the plain data and the best parameters."""
     from safetensors import SafetensorError, safe_open
 
     file = folder / CHECKPOINT
@@ -186,7 +186,7 @@ class TrainingResult:
 class Trainer:
     """Trains a network.
 
-    `pairs` gives the batches and `objective` their loss; `refresh` gives pairs with new negatives now and then.
+    `pairs` provides the batches and `objective` their loss; `refresh` mines new negatives from time to time.
     Checkpoints and the log go to `folder`; without a folder, nothing is written. After a run with dev sets the network
     has the parameters of its best evaluation, by the mean over all values.
     """
@@ -225,7 +225,7 @@ class Trainer:
         self._saved_step, self._refreshed_step = 0, 0
 
     def run(self, *, resume: bool = False) -> TrainingResult:
-        """Train to the last step, or until the dev sets show no progress any more."""
+        """Train to the last step, or until results on the dev sets stop improving."""
         if resume:
             self._resume()
         settings = self.settings
@@ -248,7 +248,7 @@ class Trainer:
         return self.result
 
     def step(self) -> dict[str, Any]:
-        """Make one step of the optimizer; gives its log line."""
+        """Make one optimizer step; returns its log line."""
         settings, step, distributed = self.settings, self.result.step, self.distributed
         started = time.perf_counter()
         torch.manual_seed((settings.seed * 1_000_003 + step) * distributed.world_size + distributed.rank)
@@ -276,7 +276,7 @@ class Trainer:
         return line | self._speed(sides, time.perf_counter() - started)
 
     def encode(self, chunk: Chunk) -> Tensor:
-        """What the network makes of a chunk of texts."""
+        """The network's output for a chunk of texts."""
         device = self.distributed.device
         with torch.autocast(device.type, torch.bfloat16, enabled=self.settings.uses_bfloat16(device)):
             return self.network(chunk)  # type: ignore[no-any-return]
@@ -311,7 +311,7 @@ class Trainer:
         return figures
 
     def _refresh_negatives(self, refresh: NegativesRefresh) -> None:
-        """Take the negatives of this step: mine them where it is due, or read them where the run was resumed."""
+        """Use the negatives of this step: mine them if they are due, or read them if the run was resumed."""
         step = self.result.step
         due = refresh.last(step)
         if due == self._refreshed_step:
@@ -337,7 +337,7 @@ class Trainer:
                     file.write(json.dumps(line) + "\n")
 
     def _identity(self) -> dict[str, Any]:
-        """What must be the same for a resumed run to be the same run."""
+        """The settings that a resumed run must share with the original one."""
         fixed = {key.name: key.value for key in keys_of(self.settings) if not key.resumable}
         return fixed | {"objective": asdict(self.objective), "dev": [d.name for d in self.dev]}  # type: ignore[call-overload]
 
@@ -367,7 +367,7 @@ class Trainer:
 
     @contextmanager
     def _memory_errors(self) -> Iterator[None]:
-        """Turn out-of-memory errors into advice."""
+        """Translate out-of-memory errors into advice."""
         try:
             yield
         except torch.OutOfMemoryError:

@@ -1,1 +1,1 @@
-"""From data sets, documents and checkpoints to what training reads: arrays, and the network to start from."""
+"""From data sets, documents and checkpoints to training data and the network to start from."""

@@ -1,4 +1,4 @@
-"""What training starts from: a network that comes with Vizsla, a saved model, or an encoder of transformers."""
+"""Base models, from which training starts: a network in the package, a saved model, or a transformers encoder."""
 
 from __future__ import annotations
 
@@ -22,17 +22,14 @@ _WITH_NETWORK = (LearnedSparse, Dense, DeepCT, ColBERT)
 
 
 class Base(NamedTuple):
-    """An encoder or a whole network to start from, and what makes its tokens.
-
-    That is an analyzer, or for a generator its checkpoint.
-    """
+    """An encoder or a whole network to start from, and its tokenizer: an analyzer, or a generator's checkpoint."""
 
     network: Any
     analyzer: Any
     new_head: bool = True
     """Whether the network's head is untrained."""
     masked_language: bool = False
-    """Whether its head predicts masked words as the base model does: nothing has set the level of its logits yet."""
+    """Whether its head is the base model's masked-language head, whose logits have not been shifted and scaled yet."""
 
 
 def base_encoder(base_model: str, seed: int = 0) -> Base:
@@ -50,9 +47,9 @@ def base_encoder(base_model: str, seed: int = 0) -> Base:
 
 
 def base_sparse_network(base_model: str, head: str, seed: int = 0) -> Base:
-    """A uniCOIL, SPLADE or SPARTA network; the head is the base model's where it has one of this kind.
+    """A uniCOIL, SPLADE or SPARTA network; the head is the base model's if it has one of this kind.
 
-    A SPLADE begins with the masked-language head of a BERT or DistilBERT that has one.
+    A SPLADE is initialised with the masked-language head of a BERT or DistilBERT, if it has one.
     """
     import torch
 
@@ -100,7 +97,7 @@ def _masked_language_head(base_model: str) -> dict[str, np.ndarray]:
 
 
 def known_model(base_model: str) -> LearnedSparse | Dense | DeepCT | ColBERT | None:
-    """A model of Vizsla's own, by name or by folder; None if it is none."""
+    """A Vizsla model by name or folder; None if it is something else."""
     if any((place / "augmenter.json").is_file() for place in (SHIPPED / base_model, Path(base_model))):
         raise VizslaError(
             f"{base_model} is an augmenter; training starts from an encoder, or from a model such as bm26"

@@ -36,8 +36,8 @@ _QUESTION_START = 1, 3  # words of a real question that a made-up question begin
 class DistillationSettings:
     """How queries are drawn from documents, and which documents of the teacher's ranking are positives and negatives.
 
-    The defaults are those of SPAR. Of the i-th document with the same title, its sentences divided by
-    `sentence_thinning * i` are drawn, at least one.
+    The defaults are those of SPAR. From the i-th document with the same title, one in `sentence_thinning * i` sentences
+    is drawn, and at least one.
 
     >>> DistillationSettings().depth
     50
@@ -53,7 +53,7 @@ class DistillationSettings:
     max_document_length: int = setting(224, "tokens of a document that are read, special ones included")
     sentence_thinning: float = setting(1.2, "the higher, the fewer sentences are drawn from later passages")
     short_queries: float = setting(0.0, "share of sentences that are cut to three to ten random words")
-    questions: str = setting("", "files of real questions that are queries, too, separated by commas")
+    questions: str = setting("", "files of real questions that are used as queries as well, separated by commas")
     question_queries: float = setting(0.0, "share of sentences that are reworded like the real questions")
     max_queries: int = setting(0, "queries drawn from sentences at most; 0 for all")
     dev_questions: str = setting("", "files of dev questions, separated by commas, for SPAR's validation MRR")
@@ -97,9 +97,9 @@ def _files(names: str) -> list[Path]:
 def drawn_queries(
     documents: Iterable[Document], settings: DistillationSettings, questions: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Random sentences of documents, fewer of later passages of an article; neighbours with one title are an article.
+    """Random sentences of documents, fewer of later passages of an article (neighbouring documents with one title).
 
-    Reworded sentences begin as one of `questions`.
+    Reworded sentences begin like one of `questions`.
     """
     rng = np.random.default_rng(settings.seed)
     for _, article in groupby(documents, key=lambda d: d.content.get("title") or d.id):
@@ -142,7 +142,7 @@ def _random_number(bounds: tuple[int, int], rng: np.random.Generator) -> int:
 
 
 class DistillationData(NamedTuple):
-    """What a model learns from its teacher, and the dev questions on which it is compared with the teacher."""
+    """Training pairs from a teacher, and the dev questions on which the model is compared with it."""
 
     pairs: MinedPairs
     dev: list[ImitationDev]

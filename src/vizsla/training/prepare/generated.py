@@ -33,16 +33,16 @@ _SEARCHED = 20_000  # queries searched at once
 class GeneratedQueries(SumTeacherSettings):
     """How many queries are generated, and what they are paired with; the defaults are those of GenQ in BEIR.
 
-    Documents that have a field `queries` bring their queries; a generator writes those of others.
+    Queries are taken from a document's field `queries`; for documents without it a generator writes them.
     """
 
     generator: str = setting("", "folder or name of a query generator, for documents without a field queries")
-    queries_per_document: int = setting(5, "generated queries of a document that are learnt from")
-    generated_per_document: int = setting(0, "queries that the generator writes; 0 for as many as are learnt from")
+    queries_per_document: int = setting(5, "generated queries of a document that are used for training")
+    generated_per_document: int = setting(0, "queries that the generator writes; 0 for as many as are used")
     top_k: int = setting(25, "the generator draws from this many tokens; 0 for all")
     top_p: float = setting(0.95, "the generator draws from the likeliest tokens with this share of probability")
     temperature: float = setting(1.0, "above 1 the generator draws unlikely tokens more often")
-    max_documents: int = setting(100_000, "documents that queries are learnt from; of more a random sample is taken")
+    max_documents: int = setting(100_000, "documents whose queries are used; of more, a random sample")
     max_own_rank: int = setting(0, "drop queries for which data.negatives ranks their document lower; 0 keeps all")
     negatives_per_query: int = setting(
         0, "hard negatives drawn for a query in each step; 0 for those of the batch only"
@@ -82,8 +82,8 @@ def generated_pairs(
     """Generated queries, each paired with its document; perhaps with hard negatives and a teacher's scores.
 
     A query that was generated for several documents is answered by all of them. Hard negatives come from all
-    documents, also from those that no query is learnt of. What a generator writes and a teacher's scores are kept in
-    the folder, so that a run that was stopped there goes on.
+    documents, including those whose queries are not used. Generated queries and a teacher's scores are stored in the
+    folder, so that an interrupted run continues from there.
     """
     answered = generated_queries(list(documents), settings, folder)
     packed = answered.packed(analyzer)
@@ -100,7 +100,7 @@ def generated_pairs(
 
 
 def generated_queries(documents: Sequence[Document], settings: GeneratedQueries, folder: Path) -> AnsweredQueries:
-    """Generated queries with their documents, and hard negatives where the settings ask for some."""
+    """Generated queries with their documents, and hard negatives if the settings require them."""
     everything: Sequence[Document] = documents
     chosen = _sample(len(everything), settings)
     written = queries_of([everything[i] for i in chosen], settings, folder)
@@ -135,7 +135,7 @@ def queries_of(documents: Sequence[Document], settings: GeneratedQueries, folder
 
 
 def _given(document: Document) -> list[str] | None:
-    """The queries that a document brings; None if it has no such field."""
+    """The queries in a document's field `queries`; None if it has no such field."""
     queries = document.content.get(QUERIES)
     if queries is None:
         return None
@@ -184,7 +184,7 @@ def _rankings(documents: Sequence[Document], queries: Sequence[str], settings: G
 
 
 def _kept(pairs: Sequence[tuple[str, int]], rankings: Sequence[np.ndarray], settings: GeneratedQueries) -> list[int]:
-    """The places of the pairs to learn from: those that find their document, and not too many of a document."""
+    """The indices of the pairs to use: those that find their document, and not too many of one document."""
     counts: dict[int, int] = {}
     kept = []
     for place, (_, number) in enumerate(pairs):

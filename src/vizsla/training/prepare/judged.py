@@ -47,7 +47,7 @@ class AnsweredQueries(NamedTuple):
     negatives: TokenCorpus
 
     def thinned(self, kept_negatives: int, rng: np.random.Generator) -> AnsweredQueries:
-        """The same with so many negatives a query, drawn at random; 0 keeps all. Unused documents are left out."""
+        """The same with `kept_negatives` random negatives per query; 0 keeps all. Unused documents are left out."""
         from vizsla.training.arrays.token_corpus import TokenCorpus
 
         negatives = self.negatives

@@ -87,7 +87,7 @@ class JudgedSource(SumTeacherSettings):
     negatives_per_query: int = setting(
         7, "hard negatives drawn for a query in each step; 0 for those of the batch only"
     )
-    negatives: str = setting("", "TREC run or model whose best documents are the hard negatives; else BM25")
+    negatives: str = setting("", "TREC run or model whose best documents are the hard negatives; by default BM25")
     negatives_depth: int = setting(NEGATIVES_DEPTH, "documents of a ranking that hard negatives are drawn from")
     refresh_steps: int = setting(0, "steps after which the model itself finds new hard negatives (ANCE); 0 for never")
     max_query_length: int = setting(64, "tokens of a query that are read, special ones included")
@@ -102,7 +102,7 @@ class JudgedSource(SumTeacherSettings):
         if self.refresh_steps and not self.negatives_per_query:
             raise VizslaError("data.refresh_steps finds hard negatives; set data.negatives_per_query to 1 or more")
         if self.refresh_steps and self.teacher:
-            raise VizslaError("data.teacher does not score what data.refresh_steps finds; set only one of both")
+            raise VizslaError("data.teacher does not score what data.refresh_steps finds; set only one of them")
         fields_of(self.fields)
 
     @property
@@ -142,7 +142,7 @@ class JudgedSource(SumTeacherSettings):
         scaled(ScoredPairs.concatenate(taught), self).save(folder / _PAIRS)
 
     def open_refresh(self, folder: Path, *, sparse: bool = False) -> NegativesRefresh | None:
-        """What mines new negatives while the run goes on; `sparse`: a query finds only scores above 0."""
+        """The refresh that mines new negatives during training; `sparse`: a query finds only scores above 0."""
         from vizsla.training.loop.refresh import Collections, NegativesRefresh
 
         if not self.refresh_steps:
@@ -193,7 +193,7 @@ class GeneratedSource(GeneratedQueries):
 
 
 def collections_of(several: Sequence[tuple[MinedPairs, np.ndarray]]) -> Collections:
-    """Where the queries and documents of each data set lie, given its pairs and the documents named as its queries."""
+    """The ranges of each data set's queries and documents, given its pairs and the documents with a query's id."""
     from vizsla.training.loop.refresh import Collections
 
     queries, documents = (
@@ -223,7 +223,7 @@ def _options(source: JudgedSource | GeneratedSource) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class TeacherSource(DistillationSettings):
-    """Sentences of documents with the ranking of a teacher, which is to be imitated."""
+    """Sentences of documents with the ranking of a teacher to imitate."""
 
     reads_datasets: ClassVar[bool] = False
     document_fields: ClassVar[tuple[str, ...]] = FIELDS

@@ -1,4 +1,4 @@
-"""Teachers: what gives a query and a document the score that a trained model is to learn."""
+"""Teachers: models and cross-encoders whose scores a trained model learns (distillation)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from vizsla.training.arrays.pairs import MinedPairs, ScoredPairs
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
-_KEY = 64  # bytes that the file begins with: the hash of all that decides its scores
+_KEY = 64  # bytes at the beginning of the file: the hash of everything that its scores depend on
 
 
 def scores_key(*parts: object) -> str:
-    """The hash of all that decides some scores: texts, and arrays of numbers.
+    """The hash of everything that some scores depend on: texts, and arrays of numbers.
 
     >>> scores_key("bm25", np.arange(3)) == scores_key("bm25", np.arange(3)) != scores_key("bm25", np.arange(4))
     True
@@ -47,7 +47,7 @@ def scores_key(*parts: object) -> str:
 
 
 def kept_scores(file: Path, key: str, count: int, block: int, score: Callable[[int, int], np.ndarray]) -> np.ndarray:
-    """`count` scores; what the file has of them is read, and the others are computed and written, `block` at a time.
+    """`count` scores: those in the file are read, the others are computed and appended to it, `block` at a time.
 
     `score(first, last)` computes those from `first` up to `last`. A file with another key is overwritten.
     """
@@ -91,11 +91,11 @@ class TeacherSettings:
         "", "cross-encoder or model whose scores are learnt, or several, separated by ;, for their mean; empty for none"
     )
     teacher_scale: float = setting(
-        0.0, "what the teacher's scores are multiplied by; 0: until their margins are about 1"
+        0.0, "factor of the teacher's scores; 0 chooses it so that their margins are about 1"
     )
 
     def check_teacher(self, negatives_per_query: int) -> None:
-        """Refuse a teacher that has nothing to compare."""
+        """Refuse a teacher without hard negatives to compare."""
         require_at_least(self, "data", 0, "teacher_scale")
         if self.teacher and not negatives_per_query:
             raise VizslaError("a teacher compares a document with hard negatives; set data.negatives_per_query=1")
@@ -106,7 +106,7 @@ class SumTeacherSettings(TeacherSettings):
     """Whose scores a model learns, by itself or in a sum with another model."""
 
     beside: str = setting(
-        "", "model that is searched in a sum with the trained one, as bm25: the teacher is learnt by their sum"
+        "", "model that is searched in a sum with the trained one, such as bm25: their sum learns the teacher's scores"
     )
 
     def check_teacher(self, negatives_per_query: int) -> None:
@@ -120,7 +120,7 @@ class SumTeacherSettings(TeacherSettings):
 
 
 def check_loss(data: object, loss_name: str, losses: tuple[str, ...] = TAUGHT) -> None:
-    """Refuse a loss that learns from a teacher's scores where there are none, and scores that no loss reads.
+    """Refuse a distillation loss without teacher scores, and teacher scores that the loss does not use.
 
     `losses`: those that learn from a teacher's scores.
     """
@@ -169,10 +169,10 @@ def teacher_scores(
     document_numbers: np.ndarray,
     file: Path | None = None,
 ) -> np.ndarray:
-    """[pairs] the score of each query with the document at the same place, both given by their numbers.
+    """[pairs] the score of each query with the document at the same position, both given by their numbers.
 
-    A model that counts words counts them in all documents. `file`: where scores are kept, so that those that are there
-    are not computed again.
+    A lexical model uses the statistics of all documents. `file`: where scores are stored, so that they are not computed
+    again.
     """
     scorer = PairScorer(teacher, documents, queries, np.unique(document_numbers))
     order = np.argsort(query_numbers, kind="stable")  # so that a query is encoded once or twice
@@ -198,7 +198,7 @@ class PairScorer:
     documents: Sequence[Document]
     queries: Sequence[str]
     used: np.ndarray
-    """The numbers of the documents that are scored, in order; a model counts words in all documents."""
+    """The numbers of the documents that are scored, in order; statistics are those of all documents."""
 
     @property
     def block(self) -> int:
@@ -231,7 +231,7 @@ class PairScorer:
         return scores
 
     def _read_scores(self, teacher: Reranker, query_numbers: np.ndarray, document_numbers: np.ndarray) -> np.ndarray:
-        """The scores of a cross-encoder; texts that are read as word pieces are cut into them once."""
+        """The scores of a cross-encoder; texts are tokenized once if it reads word pieces."""
         if isinstance(teacher.network, BertPairs):
             places, lengths = np.searchsorted(self.used, document_numbers), (teacher.query_length, teacher.length)
             return teacher.network.numbered_scores(*self._pieces, query_numbers, places, *lengths)
@@ -272,7 +272,7 @@ class PairScorer:
             model = model.fit([d.content for d in self.documents])
         if model.needs_texts:
             raise VizslaError(
-                f"{model.name} searches before it scores, so it cannot be a teacher; name a model without it"
+                f"{model.name} needs a first search for its queries, so it cannot be a teacher; name another model"
             )
         return model
 
@@ -287,8 +287,8 @@ def answer_scores(
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """The scores of each query with its positives and its negatives, in the order of their `ids`.
 
-    One teacher's scores are as it gives them. Those of several are scaled until the root mean square of each teacher's
-    margins is 1, and the mean is taken. Each teacher's scores are kept in a file of their own.
+    The scores of a single teacher are not changed. Those of several are scaled so that the root mean square of each
+    teacher's margins is 1, and averaged. Each teacher's scores are stored in their own file.
     """
     sides = positives, negatives
     query_numbers = np.concatenate([np.repeat(np.arange(len(queries)), np.diff(side.offsets)) for side in sides])
@@ -344,7 +344,7 @@ class MarginSquares(NamedTuple):
 
 
 def teacher_factor(settings: TeacherSettings, collections: Sequence[MarginSquares]) -> float:
-    """What a teacher's scores are multiplied by: until the root mean square of its margins is 1, unless it is given."""
+    """The factor of a teacher's scores: by default the one that makes the root mean square of its margins 1."""
     count = sum(one.pairs for one in collections)
     if not count:
         raise VizslaError("no query has both an answer and a hard negative among the documents, so there is no margin")
@@ -401,7 +401,7 @@ def _dense_products(
 def _sparse_products(
     queries: SparseVectors, documents: SparseVectors, query_numbers: np.ndarray, document_numbers: np.ndarray
 ) -> np.ndarray:
-    """Each query is laid out over all terms once, and the rows of its documents are looked up there."""
+    """Each query becomes a dense array over all terms once, in which the terms of its documents are looked up."""
     known = documents.vocabulary
     numbers = [known.number(*queries.vocabulary[i]) for i in range(len(queries.vocabulary))]
     columns = np.array([len(known) if n is None else n for n in numbers], np.int64)
@@ -411,7 +411,7 @@ def _sparse_products(
     for query in np.unique(query_numbers).tolist():
         own = slice(queries.pointers[query], queries.pointers[query + 1])
         weights[columns[queries.indices[own]]] = queries.values[own]
-        weights[-1] = 0.0  # of terms that no document has
+        weights[-1] = 0.0  # terms that occur in no document
         for pair in order[bounds[query] : bounds[query + 1]].tolist():
             row = slice(*documents.pointers[document_numbers[pair] : document_numbers[pair] + 2].tolist())
             products[pair] = weights[documents.indices[row]] @ documents.values[row]

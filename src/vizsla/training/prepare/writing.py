@@ -1,4 +1,4 @@
-"""Trained networks, written as models store them."""
+"""Write trained networks in the form that models store."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from vizsla.models import Network
 from vizsla.neural.onnx_graph import Precision
 
-SAMPLE = 40  # texts that the scales of 8-bit weights are fitted on
+SAMPLE = 40  # texts to calibrate the quantisation with
 
 
 def write_network(
     network: Any, folder: Path, *, max_weight: float, length: int, sample: Sequence[Sequence[int]], pooling: str = "",
     precision: Precision = "int8",
 ) -> Network:  # fmt: skip
-    """Write a trained network, in 8 bits unless told otherwise, into a subfolder that is named by its hash.
+    """Write a trained network, by default in 8 bits, into a subfolder that is named by its hash.
 
     `max_weight`: the highest weight it gives. `length`: how many tokens it reads. `sample`: token ids of some texts.
     """
