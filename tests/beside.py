@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vizsla.backends.qdrant.index import QdrantIndex
-from vizsla.index import Index
-from vizsla.models import Model
-from vizsla.runs import Retriever
+from vizsla import Index, Model, Retriever
+from vizsla.backends.qdrant import QdrantIndex
 
 ROUNDING = 1e-6
 WORDS = [f"word{i}" for i in range(60)]

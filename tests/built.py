@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from vizsla.index import Index
-from vizsla.models import Model
+from vizsla import Index, Model
 
 
 def records(count: int, word: str = "common") -> list[dict[str, Any]]:

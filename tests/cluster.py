@@ -27,13 +27,10 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 import qdrant_server
 from beside import WORDS, differences, documents, queries
 from qdrant_server import Node, address, nodes
-from vizsla import BeirDataset, Index, evaluate_retriever
-from vizsla.backends.qdrant import connection
+from vizsla import BeirDataset, Index, VizslaError, evaluate_retriever, parse_model
+from vizsla.backends.qdrant import QdrantIndex, connection
 from vizsla.backends.qdrant import lock as locks
-from vizsla.backends.qdrant.index import QdrantIndex
-from vizsla.errors import VizslaError
 from vizsla.index import PartSet, build_from_parts
-from vizsla.models import parse_model
 
 SHARDS, REPLICAS = 3, 2
 MEASURES = "nDCG@10 R@100"

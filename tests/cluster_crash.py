@@ -29,8 +29,7 @@ from qdrant_server import Node, address, nodes
 from uploaded import WORDS, contents, encode, records
 from vizsla import Index
 from vizsla import open as open_location
-from vizsla.backends.qdrant import lock
-from vizsla.backends.qdrant.index import QdrantIndex
+from vizsla.backends.qdrant import QdrantIndex, lock
 from vizsla.backends.qdrant.reweighing import reweigh
 from vizsla.backends.qdrant.upload import UploadOptions, upload_parts
 

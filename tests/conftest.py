@@ -19,9 +19,8 @@ import browser
 import qdrant_server
 from qdrant_server import pytest_generate_tests, server, where  # noqa: F401 (fixtures)
 from small import SMALL_CROSS, documents_of, small_model
+from vizsla import Index, read_documents
 from vizsla.cli import main
-from vizsla.datasets import read_documents
-from vizsla.index import Index
 from written import records
 
 # How fast an example is says nothing about it.
@@ -244,8 +243,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def trained(start: Path, judged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cross-encoder that two steps have made of a small network."""
-    from vizsla.datasets import BeirDataset
-    from vizsla.models import Reranker
+    from vizsla import BeirDataset, Reranker
     from vizsla.training import TrainingInputs, load_training_recipe, train
 
     folder = tmp_path_factory.mktemp("trained") / "cross"

@@ -27,9 +27,8 @@ from typing import Any
 
 from progress import Progress
 from scattered import Scattered, ScatteredMatches, ScatteredTokens
-from vizsla.index import Index, replace_index
-from vizsla.index.storage.verify import verify
-from vizsla.models import parse_model
+from vizsla import Index, parse_model
+from vizsla.index import replace_index, verify
 
 State = dict[str, int]
 TIMES = 300

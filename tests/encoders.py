@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import transformers
 
-from vizsla.text import Analyzer
+from vizsla import Analyzer
 
 TEXTS = ["A dog that points at birds.", "Taxes on vehicles, " * 30, "x", "Dogs and birds in a field"]
 WORDS = 3000

@@ -14,9 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from vizsla.index import Index
+from vizsla import Index
+from vizsla.index import verify
 from vizsla.index.storage import arrays
-from vizsla.index.storage.verify import verify
 
 
 def run(folder: Path, times: int) -> str | None:

@@ -122,7 +122,7 @@ class Scenario:
 
 def scenarios() -> list[Scenario]:
     from scattered import Scattered, ScatteredMatches, ScatteredTokens
-    from vizsla.models import parse_model
+    from vizsla import parse_model
 
     def bm25() -> Any:
         return parse_model("bm25")
@@ -159,7 +159,7 @@ def change(index: Any) -> None:
 
 def state(place: Path) -> dict[str, int]:
     """What an index holds, each of it findable."""
-    from vizsla.index import Index
+    from vizsla import Index
 
     with Index.open(place) as index:
         stored = {d.id: d["turn"] for d in index.documents()}
@@ -173,8 +173,7 @@ def attempt(place: Path, scenario: Scenario, faults: Any, number: int, code: int
 
     With `onward` the index is closed while operations fail; otherwise the process ends without closing anything.
     """
-    from vizsla.errors import VizslaError
-    from vizsla.index import Index
+    from vizsla import Index, VizslaError
 
     reader, writer = os.pipe()
     pid = os.fork()
@@ -211,8 +210,8 @@ def wrong_about(
     place: Path, answer: dict[str, Any], onward: bool, old: dict[str, int], new: dict[str, int]
 ) -> str | None:
     """What is not true of what was said, or not whole in what is left."""
-    from vizsla.index import Index
-    from vizsla.index.storage.verify import verify
+    from vizsla import Index
+    from vizsla.index import verify
 
     problems = verify(place)
     if problems:
@@ -236,7 +235,7 @@ def wrong_about(
 
 def sweep(folder: Path, faults: Any, chosen: list[Scenario], step: int) -> Iterator[tuple[str, int, str | None]]:
     """Scenario, number of the operation, and what was wrong, for every step-th operation, alone and with the rest."""
-    from vizsla.index import Index
+    from vizsla import Index
 
     progress = Progress()
     for scenario in chosen:

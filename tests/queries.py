@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from scattered import Scattered
+from vizsla import Analyzer
 from vizsla.runs.query_language import MUST, MUST_NOT, SHOULD
-from vizsla.text import Analyzer
 
 WORDS = ["dog", "dogs", "dig", "god", "cat", "cats", "big", "bigger", "the", "of", "state", "art", "arts", "retrieve"]
 WORDS += ["retrieval", "run", "running", "runs", "old", "a1"]

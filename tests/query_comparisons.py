@@ -12,10 +12,7 @@ from typing import Any
 import pytest
 
 from queries import FIELDS, WORDS, Definition, Node, Part, plain_query, terms_of
-from vizsla import Index, VizslaError
-from vizsla.datasets import Document, Splitter
-from vizsla.models import Model
-from vizsla.runs import Hit
+from vizsla import Document, Hit, Index, Model, Splitter, VizslaError
 
 TOLERANCE = 1e-5  # scores have 32 bits
 Content = dict[str, Any]

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.models import DenseComponent, Fields, TokenComponent, TokenMatchComponent, field_text
+from vizsla import DenseComponent
+from vizsla.models import Fields, TokenComponent, TokenMatchComponent, field_text
 from vizsla.vectors import MatchTexts
 
 WIDTH = 8

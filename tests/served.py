@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from vizsla.index import Index
+from vizsla import Index
 from vizsla.server.running import _Server, bind, url_of
 from vizsla.server.settings import Settings
 from waiting import LIMIT

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vizsla.models import Dense, LearnedSparse, Network
+from vizsla import Dense, LearnedSparse
+from vizsla.models import Network
 
 SMALL_TRAINING = ["training.steps=2", "training.batch_size=8", "training.eval_steps=2", "training.save_steps=2"]
 SMALL_TRAINING += ["training.tokens_per_chunk=2000", "data.max_query_length=16"]

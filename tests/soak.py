@@ -25,7 +25,7 @@ from statistics import median, quantiles
 
 from served import Running, running
 from visitors import Findings, Visitor, document
-from vizsla.index import Index
+from vizsla import Index
 
 
 @dataclass(frozen=True)

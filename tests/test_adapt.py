@@ -11,11 +11,9 @@ import torch
 
 from conftest import Cli
 from small import documents_of, small_dense
-from vizsla.datasets import Document
-from vizsla.errors import InputError, VizslaError
-from vizsla.models import BM25, Dense, LearnedSparse, Reranker, parse_model
+from vizsla import BM25, Analyzer, Dense, Document, LearnedSparse, Reranker, VizslaError, parse_model
+from vizsla.errors import InputError
 from vizsla.models import generator as generators
-from vizsla.text import Analyzer
 from vizsla.training import (
     MinedPairs,
     ScoredPairs,
@@ -348,7 +346,7 @@ def test_an_encoder_is_adapted_with_its_own_pooling(tmp_path: Path) -> None:
 
 
 def test_judged_queries_need_no_mined_negative(judged: Path, tmp_path: Path) -> None:
-    from vizsla.datasets import BeirDataset
+    from vizsla import BeirDataset
     from vizsla.training import TrainingInputs
 
     recipe = load_training_recipe("dpr").with_changes(["data.negatives_per_query=0"])

@@ -15,13 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vizsla import BM25, Filter, Index
+from vizsla import BM25, BeirDataset, Document, Filter, Hit, Index, VizslaError, read_documents
 from vizsla.adapters.common import CollectionSearch, opened, text_and_metadata
 from vizsla.adapters.haystack_filters import condition_of
-from vizsla.datasets import DatasetGroup, read_documents
-from vizsla.datasets.beir import BeirDataset
-from vizsla.errors import MissingPackageError, VizslaError
-from vizsla.runs import Document, Hit
+from vizsla.datasets import DatasetGroup
+from vizsla.errors import MissingPackageError
 
 PACKAGES = {
     "beir": ("beir", "beir"),

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Cli
-from vizsla.errors import VizslaError
+from vizsla import Run, VizslaError
 from vizsla.evaluation import rank_biased_overlap, rbo
-from vizsla.runs import Ranking, Run
+from vizsla.runs import Ranking
 
 LETTERS = "abcdefghij"
 LISTS = st.lists(st.sampled_from(LETTERS), unique=True, max_size=10)

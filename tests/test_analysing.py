@@ -20,14 +20,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vizsla import Analyzer, Index, Model, VizslaError, parse_model
 from vizsla.datasets import RawLines, Source
-from vizsla.errors import VizslaError
-from vizsla.index import Index
-from vizsla.index.storage.verify import verify
+from vizsla.index import verify
 from vizsla.index.writing import analysis, term_numbers
-from vizsla.models import Model, parse_model
-from vizsla.text import Analyzer, register_filter
-from vizsla.text.lexicon import Lexicon
+from vizsla.text import Lexicon, register_filter
 from waiting import LIMIT
 
 

@@ -15,25 +15,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scattered import WIDTH
+from vizsla import VectorIndex, VizslaError
 from vizsla.engine import (
     VECTOR_INDEXES,
     AnnIndex,
     Exact,
     Query,
     Segment,
-    VectorIndex,
     VectorRows,
     Weighting,
     Weightings,
+    build_ann_index,
     build_segment,
     convert_rows,
     search_many,
 )
-from vizsla.engine.ann import build_ann_index
 from vizsla.engine.vector_indexes.hnsw import HNSW
 from vizsla.engine.vector_indexes.ivf import IVF
 from vizsla.engine.vector_indexes.pq import PQ
-from vizsla.errors import VizslaError
 
 pytestmark = pytest.mark.usefixtures("few_documents")
 NOTHING = np.zeros(0, np.int64)

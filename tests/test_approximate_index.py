@@ -14,9 +14,10 @@ import pytest
 
 from conftest import Cli
 from scattered import Scattered
-from vizsla.engine import VectorIndex, convert_rows
-from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, measure_recall, verify
+from vizsla import Index, VectorIndex, VizslaError
+from vizsla.engine import convert_rows
+from vizsla.errors import CollectionError
+from vizsla.index import measure_recall, verify
 
 pytestmark = pytest.mark.usefixtures("few_documents")
 

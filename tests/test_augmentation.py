@@ -13,15 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from test_training import batch, same_in_processes, small_bert
-from vizsla.datasets import BeirDataset
-from vizsla.errors import InputError, VizslaError
-from vizsla.index import Index
-from vizsla.models import BM25, Augmenter, with_expansion
+from vizsla import BM25, Analyzer, BeirDataset, Index, VizslaError
+from vizsla.errors import InputError
+from vizsla.models import Augmenter, with_expansion
 from vizsla.neural.chunks import packed
 from vizsla.neural.encoder import encoder_of
 from vizsla.neural.heads.augmenter import Adder, AugmentedQueries
 from vizsla.neural.heads.augmenter import Augmenter as Network
-from vizsla.text import Analyzer
 from vizsla.training import (
     AugmenterDev,
     AugmenterLoss,

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from conftest import Cli
-from vizsla.datasets import BeirDataset
-from vizsla.errors import VizslaError
+from vizsla import BeirDataset, VizslaError
 from vizsla.models import Augmenter
 from vizsla.neural.weights import read_weights
 from vizsla.training import TrainingInputs, load_training_recipe, resumed_recipe, train

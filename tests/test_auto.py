@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 import vizsla
 from conftest import Cli
-from vizsla.errors import VizslaError
-from vizsla.index import Index
-from vizsla.models import BM25, AutoWeightedSum, DenseComponent, Fields, Model, Part, auto, parse_model
+from vizsla import BM25, DenseComponent, Index, Model, VizslaError, parse_model
+from vizsla.models import AutoWeightedSum, Fields, Part, auto
 from vizsla.models.auto_weighted import DEFAULT_DENSE_WEIGHT
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "bdfgklmnprst"]

@@ -13,8 +13,8 @@ from conftest import Cli
 from encoders import SMALL, TEXTS, WORDS, save_bert_tokenizer
 from generators import torch, transformers
 from test_generator_runs import PAIRS, write_dataset
-from vizsla.datasets import Document
-from vizsla.errors import InputError, VizslaError
+from vizsla import Document, VizslaError
+from vizsla.errors import InputError
 from vizsla.models.generator import CheckpointGenerator, Sampling, open_generator
 from vizsla.neural.checkpoints.bart import bart_checkpoint, start_arrays
 from vizsla.neural.checkpoints.generator import GeneratorCheckpoint

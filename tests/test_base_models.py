@@ -13,10 +13,9 @@ import transformers
 from conftest import Cli
 from encoders import KINDS, bert_config, made_encoder, save_bert_tokenizer, save_pieces
 from small import VOCABULARY
+from vizsla import Analyzer, parse_model
 from vizsla.errors import InputError
-from vizsla.models import parse_model
 from vizsla.neural.chunks import packed
-from vizsla.text import Analyzer
 from vizsla.training import load_training_recipe, training_recipe_names
 from vizsla.training.prepare.base_model import Base, base_encoder
 

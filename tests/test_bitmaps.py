@@ -8,7 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from test_ranges import BM25_LIKE, LINEAR, Collection, assert_equal, random_queries
-from vizsla.engine import Merge, Query, Weighting, Weightings, build_segment, by_document, search_many
+from vizsla.engine import (
+    Merge,
+    Query,
+    Weighting,
+    Weightings,
+    build_segment,
+    by_document,
+    frequencies_without,
+    living_frequencies,
+    rows_with_all,
+    rows_with_any,
+    search_many,
+)
 from vizsla.engine.blocks import (
     MANY,
     OFFSET_MASK,
@@ -19,8 +31,6 @@ from vizsla.engine.blocks import (
     value_in_bitmap,
     with_bitmaps,
 )
-from vizsla.engine.deletions import frequencies_without, living_frequencies
-from vizsla.engine.row_search import rows_with_all, rows_with_any
 
 
 def random_block(seed: int, count: int, share_of_fours: float) -> np.ndarray:

@@ -31,9 +31,9 @@ from encoders import (
     torch,
     transformers,
 )
-from vizsla.errors import VizslaError
-from vizsla.index import Index, verify
-from vizsla.models import Dense, Network, parse_model
+from vizsla import Dense, Index, VizslaError, parse_model
+from vizsla.index import verify
+from vizsla.models import Network
 from vizsla.neural.checkpoints.packages import PACKAGED
 from vizsla.neural.transformer import Transformer
 from vizsla.training.prepare.base_model import base_encoder

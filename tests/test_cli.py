@@ -14,7 +14,8 @@ import pytest
 
 import vizsla
 from conftest import Cli
-from vizsla.runs import Document, FilterLike, Hit, Retriever
+from vizsla import Document, Hit, Retriever
+from vizsla.runs import FilterLike
 
 
 def test_search_shows_results(cli: Cli, index: Path) -> None:

@@ -24,19 +24,11 @@ import vizsla
 from conftest import Cli
 from scripted import HELLO, Act, answer, hang_up, hang_up_half_way, never, scripted
 from served import build, running, served
-from vizsla import Document, FusedRetriever, Index, Retriever, VizslaError
+from vizsla import AsyncRemoteIndex, Document, FusedRetriever, Index, RemoteIndex, Retriever, VizslaError
 from vizsla.errors import CannotExplainError
 from vizsla.index import Added
-from vizsla.models.model import Part, Sum
-from vizsla.retrievers.remote import (
-    MAX_WAIT,
-    VARIABLE,
-    Address,
-    AsyncRemoteIndex,
-    RemoteIndex,
-    RemoteView,
-    Timeouts,
-)
+from vizsla.models import Part, Sum
+from vizsla.retrievers.remote import MAX_WAIT, VARIABLE, Address, RemoteView, Timeouts
 from vizsla.retrievers.remote_calls import CHUNK_BYTES, Pieces
 from vizsla.server.settings import Keys
 

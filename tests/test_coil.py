@@ -10,10 +10,9 @@ import pytest
 import torch
 
 from small import documents_of, small_weights
-from vizsla import Index
-from vizsla.errors import VizslaError
-from vizsla.index.storage.verify import verify
-from vizsla.models import Coil, Model, Network, expression, parse_model
+from vizsla import Index, Model, VizslaError, parse_model
+from vizsla.index import verify
+from vizsla.models import Coil, Network, expression
 from vizsla.neural.session import OnnxNetwork
 
 TOKEN, TEXT = 5, 7
@@ -155,7 +154,7 @@ CHANGES = ["training.batch_size=8", "training.warmup_steps=1", "training.precisi
 
 @pytest.mark.parametrize(("recipe", "cls"), [("coil", 10), ("coil-tok", 0)])
 def test_training_learns(judged: Path, start: Path, tmp_path: Path, recipe: str, cls: int) -> None:
-    from vizsla.datasets import BeirDataset
+    from vizsla import BeirDataset
     from vizsla.training import TrainingInputs, load_training_recipe, resumed_recipe, train
 
     dataset = BeirDataset.open(judged)

@@ -11,11 +11,10 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from vizsla import Index
-from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import bytes_of, document_vectors
-from vizsla.index.storage.verify import verify
-from vizsla.models import BM25, Fields, TokenMatchComponent, field_text
+from vizsla import BM25, Index, VizslaError
+from vizsla.errors import CollectionError
+from vizsla.index import bytes_of, document_vectors, verify
+from vizsla.models import Fields, TokenMatchComponent, field_text
 from vizsla.vectors import MatchTexts
 
 WIDTH = 4

@@ -12,9 +12,9 @@ import pytest
 
 from conftest import Cli
 from encoders import DOCUMENTS, TEXTS, bert_config, save_bert_tokenizer, save_modules, torch, transformers
-from vizsla.errors import VizslaError
-from vizsla.index import Index, verify
-from vizsla.models import ColBERT, Model, parse_model
+from vizsla import Index, Model, VizslaError, parse_model
+from vizsla.index import verify
+from vizsla.models import ColBERT
 
 pytestmark = pytest.mark.usefixtures("cache")
 WIDTH = 12

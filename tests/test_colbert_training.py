@@ -11,16 +11,13 @@ import pytest
 import torch
 
 from test_distillation import inputs_of, losses, recipe_of, trainer_of, whole_and_resumed
-from vizsla.datasets import BeirDataset
-from vizsla.errors import VizslaError
-from vizsla.evaluation import evaluate
-from vizsla.index import Index
-from vizsla.models import ColBERT, Model, parse_model
+from vizsla import BeirDataset, Index, Model, VizslaError, evaluate, parse_model
+from vizsla.models import ColBERT
 from vizsla.neural.chunks import packed
 from vizsla.neural.heads.colbert import TokenTexts
-from vizsla.training import TrainingInputs, train
+from vizsla.training import TokenCorpus, TrainingInputs, train
 from vizsla.training.arrays import products
-from vizsla.training.arrays.token_corpus import TokenCorpus, with_special_tokens
+from vizsla.training.arrays.token_corpus import with_special_tokens
 from vizsla.training.arrays.topic_pairs import TeacherVectors
 from vizsla.training.kinds.dense import teacher_vectors
 from vizsla.training.loop.refresh import mined_negatives

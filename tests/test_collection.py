@@ -15,13 +15,11 @@ from hypothesis import strategies as st
 
 from built import build, records
 from scattered import ScatteredTokens
-from vizsla import Filter
+from vizsla import Filter, Index, Model, VizslaError
 from vizsla.datasets import Source
-from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, document_vectors
-from vizsla.index.storage.verify import verify
+from vizsla.errors import CollectionError
+from vizsla.index import document_vectors, verify
 from vizsla.index.writing import compaction
-from vizsla.models import Model
 
 WITH_TOKENS = pytest.mark.parametrize("model", ["bm25", ScatteredTokens()], ids=["sparse", "tokens"])
 

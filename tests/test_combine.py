@@ -14,12 +14,8 @@ from hypothesis import strategies as st
 
 from conftest import Cli
 from scattered import Scattered
-from vizsla.datasets import Splitter
-from vizsla.errors import VizslaError
-from vizsla.index import Index
+from vizsla import BM25, Index, Run, Splitter, VizslaError, fuse
 from vizsla.index.search.combining import Combination
-from vizsla.models import BM25
-from vizsla.runs import Run, fuse
 
 WORDS = [f"word{i}" for i in range(40)]
 SUM = BM25() + 0.3 * Scattered()

@@ -13,13 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scattered import ScatteredTokens
-from vizsla import Index
+from vizsla import Index, parse_model
 from vizsla.engine import build_segment, frequencies_without, living_frequencies
 from vizsla.engine.deletions import frequencies_in_rows
 from vizsla.index import verify
 from vizsla.index.storage import database, living, segment_files, terms
 from vizsla.index.writing import transaction
-from vizsla.models import parse_model
 
 SHORT = 100_000
 

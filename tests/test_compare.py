@@ -13,14 +13,12 @@ from pathlib import Path
 import pytest
 
 from conftest import Cli
-from vizsla.datasets import BeirDataset
-from vizsla.errors import VizslaError
-from vizsla.evaluation import Cache, compare, evaluate_model, tune
+from vizsla import BeirDataset, Run, VizslaError, compare, parse_model
+from vizsla.evaluation import Cache, evaluate_model, tune
 from vizsla.evaluation.systems import shared_index_model
-from vizsla.models import parse_model
 from vizsla.reports import as_markdown, write_report
 from vizsla.reports.charts import Axis, number
-from vizsla.runs import Run, parse_measures
+from vizsla.runs import parse_measures
 from waiting import LIMIT
 
 pytestmark = pytest.mark.usefixtures("own_cache")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from served import served
-from vizsla import Collection, Index, RemoteIndex
-from vizsla.backends.qdrant.index import QdrantIndex
-from vizsla.errors import UnsupportedError, VizslaError
+from vizsla import Collection, Index, RemoteIndex, VizslaError
+from vizsla.backends.qdrant import QdrantIndex
+from vizsla.errors import UnsupportedError
 from vizsla.index import CollectionView
 
 KINDS = ["index", "client", "cluster", "client of a cluster"]

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from vizsla.errors import VizslaError
-from vizsla.evaluation import evaluate
-from vizsla.runs import Measure, Qrels, Run, parse_measures
+from vizsla import Measure, Qrels, Run, VizslaError, evaluate
+from vizsla.runs import parse_measures
 
 CUTOFFS = (1, 3, 5, 10, 100)
 TREC = {"nDCG": "ndcg_cut", "AP": "map_cut", "R": "recall", "P": "P", "Success": "success"}

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import Cli
-from vizsla.errors import InputError, VizslaError
-from vizsla.index import Index, verify
-from vizsla.models import BM25, Model, TermCounts, expression, parse_model
+from vizsla import BM25, Analyzer, Index, Model, VizslaError, parse_model
+from vizsla.errors import InputError
+from vizsla.index import verify
+from vizsla.models import TermCounts, expression
 from vizsla.models.statistics import lucene_codes, lucene_lengths
-from vizsla.text import Analyzer
 
 WORDS = ("dog", "dogs", "Cats", "cat", "the", "river", "state-of-the-art", "3.5")
 COUNTS = st.dictionaries(st.sampled_from(WORDS), st.integers(0, 300), max_size=len(WORDS))

@@ -15,11 +15,7 @@ from hypothesis import strategies as st
 
 from conftest import Cli
 from small import SMALL_CROSS
-from vizsla.datasets import BeirDataset
-from vizsla.errors import VizslaError
-from vizsla.evaluation import evaluate
-from vizsla.index import Index
-from vizsla.models import Reranker
+from vizsla import BeirDataset, Index, Reranker, VizslaError, evaluate
 from vizsla.neural.chunks import packed
 from vizsla.neural.heads.cross import (
     cross_encoder,

@@ -15,9 +15,8 @@ import pytest
 import zstandard
 
 from files import LINES, RECORDS, TABLE, write
+from vizsla import Qrels, Run, VizslaError
 from vizsla.datasets import Source, read_queries, read_questions
-from vizsla.errors import VizslaError
-from vizsla.runs import Qrels, Run
 from vizsla.runs.packed import read_packed, write_packed
 
 

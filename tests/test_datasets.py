@@ -13,10 +13,11 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vizsla.datasets import BeirDataset, Document, FieldNames, Source, Splitter, read_documents, read_queries
+from vizsla import BeirDataset, Document, Splitter, VizslaError, read_documents
+from vizsla.datasets import FieldNames, Source, read_queries
 from vizsla.datasets.files import is_whole
 from vizsla.datasets.stdlib import library_files, read_docstrings
-from vizsla.errors import InputError, VizslaError
+from vizsla.errors import InputError
 
 LINES = [{"_id": str(i), "text": f"text {i} é"} for i in range(2000)]
 CONTENT = "".join(json.dumps(line) + "\n" for line in LINES).encode()

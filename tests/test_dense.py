@@ -28,7 +28,8 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A small dense model over BERT's word pieces, its weights at random."""
     import torch
 
-    from vizsla.models import Dense, Network
+    from vizsla import Dense
+    from vizsla.models import Network
 
     torch.manual_seed(0)
     config = transformers.BertConfig(
@@ -44,8 +45,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_an_index_of_dense_vectors(encoder: Any, tmp_path: Path) -> None:
-    from vizsla.index import Index
-    from vizsla.models import BM25
+    from vizsla import BM25, Index
 
     def best(model: Any, contents: list[dict[str, Any]], query: str) -> list[tuple[str, float]]:
         statistics = model.statistics(contents)
@@ -81,8 +81,7 @@ def test_an_index_of_dense_vectors(encoder: Any, tmp_path: Path) -> None:
 
 
 def test_a_query_of_no_known_token_says_so(cli: Cli, encoder: Any, tmp_path: Path) -> None:
-    from vizsla.index import Index
-    from vizsla.models import BM25
+    from vizsla import BM25, Index
 
     for name, model in (("dense", encoder), ("both", BM25() + 0.5 * encoder)):
         with Index.create(tmp_path / name, model) as index:
@@ -102,7 +101,7 @@ def test_a_query_of_no_known_token_says_so(cli: Cli, encoder: Any, tmp_path: Pat
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small encoder as sentence-transformers saves one."""
-    from vizsla.text import Analyzer
+    from vizsla import Analyzer
 
     torch.manual_seed(1)
     folder = tmp_path_factory.mktemp("checkpoint")
@@ -140,7 +139,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_encoder_of_others_gives_what_it_gives_there(
     checkpoint: Path, cache: Path, tmp_path: Path, pooling: str, runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vizsla.models import Dense
+    from vizsla import Dense
 
     folder = tmp_path / "encoder"
     shutil.copytree(checkpoint, folder)
@@ -172,8 +171,7 @@ def test_an_encoder_of_others_gives_what_it_gives_there(
 
 @pytest.mark.usefixtures("cache")
 def test_encoders_that_cannot_be_read(checkpoint: Path, tmp_path: Path) -> None:
-    from vizsla.errors import VizslaError
-    from vizsla.models import Dense, parse_model
+    from vizsla import Dense, VizslaError, parse_model
 
     def broken(name: str, file: str, content: str | None) -> Path:
         folder = tmp_path / name
@@ -205,8 +203,7 @@ def test_encoders_that_cannot_be_read(checkpoint: Path, tmp_path: Path) -> None:
 
 
 def test_what_a_person_sees_of_a_hybrid(cli: Cli, encoder: Any, tmp_path: Path) -> None:
-    from vizsla.index import Index
-    from vizsla.models import BM25
+    from vizsla import BM25, Index
 
     for name, model in (("dense", encoder), ("both", BM25() + 0.5 * encoder)):
         with Index.create(tmp_path / name, model) as index:
@@ -224,9 +221,7 @@ def test_what_a_person_sees_of_a_hybrid(cli: Cli, encoder: Any, tmp_path: Path) 
 
 
 def test_two_encoders_for_one_model(encoder: Any, checkpoint: Path, cache: Path, tmp_path: Path) -> None:  # noqa: ARG001
-    from vizsla.errors import VizslaError
-    from vizsla.index import Index
-    from vizsla.models import Dense, Model
+    from vizsla import Dense, Index, Model, VizslaError
 
     other = Dense.open(checkpoint, "float32")
     with pytest.raises(VizslaError, match="vectors of different sizes"):
@@ -247,7 +242,7 @@ def test_two_encoders_for_one_model(encoder: Any, checkpoint: Path, cache: Path,
 
 
 def test_train_makes_a_dense_model(cli: Cli, judged: Path, start: Path, cache: Path, tmp_path: Path) -> None:  # noqa: ARG001
-    from vizsla.models import Dense, Model
+    from vizsla import Dense, Model
 
     settings = ("training.batch_size=8", "training.steps=4", "training.warmup_steps=1", "training.precision=float32",
                 "training.eval_steps=2", "training.save_steps=2", "data.negatives_per_query=2")  # fmt: skip

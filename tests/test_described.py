@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vizsla.errors import VizslaError
-from vizsla.models import BM25, Augmenter, Model, Network, parse_model
+from vizsla import BM25, Model, VizslaError, parse_model
+from vizsla.models import Augmenter, Network
 from vizsla.models.learned_sparse import SHIPPED
 from vizsla.training import TrainingRecipe, load_training_recipe, training_recipe_names
 

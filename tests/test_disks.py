@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from built import build, records
+from vizsla import Index
 from vizsla.errors import CollectionError
-from vizsla.index import Index
-from vizsla.index.storage.verify import verify
+from vizsla.index import verify
 
 
 @pytest.mark.slow

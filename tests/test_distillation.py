@@ -12,10 +12,9 @@ import pytest
 import torch
 
 from small import documents_of
-from vizsla.datasets import BeirDataset, Document
-from vizsla.errors import VizslaError
-from vizsla.text import Analyzer
+from vizsla import Analyzer, BeirDataset, Document, VizslaError
 from vizsla.training import (
+    ContrastiveLoss,
     MinedPairs,
     ScoredPairs,
     TokenCorpus,
@@ -29,7 +28,6 @@ from vizsla.training.loop.objectives import Step, contrastive_loss, kl_loss, los
 from vizsla.training.loop.trainer import Report
 from vizsla.training.prepare import teacher as teachers
 from vizsla.training.prepare.teacher import MarginSquares, kept_scores, open_teacher, open_teachers, teacher_scores
-from vizsla.training.settings import ContrastiveLoss
 
 CPU = torch.device("cpu")
 SMALL = ["training.batch_size=8", "training.steps=4", "training.warmup_steps=1", "training.precision=float32",

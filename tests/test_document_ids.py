@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vizsla.index import Index, verify
+from vizsla import BM25, Index
+from vizsla.index import verify
 from vizsla.index.writing import transaction
-from vizsla.models import BM25
 
 Change = tuple[str, list[int]]
 CHANGES = st.lists(

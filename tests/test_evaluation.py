@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from vizsla.datasets import BeirDataset
-from vizsla.errors import InputError, VizslaError
-from vizsla.evaluation import evaluate
-from vizsla.index import Index
+from vizsla import BeirDataset, Index, Measure, Qrels, Run, VizslaError, evaluate
+from vizsla.errors import InputError
 from vizsla.recipes import check, load_recipe, recipe_names, recipe_table
-from vizsla.runs import Measure, Qrels, Run, parse_measures
+from vizsla.runs import parse_measures
 
 QRELS = Qrels({"q1": {"a": 1, "b": 0}, "q2": {"c": 2, "q2": 1}})
 

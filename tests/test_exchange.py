@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from vizsla import Index
 from vizsla.errors import CollectionError
-from vizsla.index import Index, replace_index, verify
+from vizsla.index import replace_index, verify
 from vizsla.index.storage import database, folder
 from vizsla.index.storage.folder import exchange
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vizsla import Index
-from vizsla.index.storage.verify import verify
+from vizsla.index import verify
 
 BEGIN = """
 import os, sys, threading

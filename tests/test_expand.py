@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 from conftest import Cli
 from expanding import Echo, records, write
-from vizsla.datasets import read_documents
-from vizsla.errors import VizslaError
-from vizsla.expansion import expand
-from vizsla.expansion.output import ExpansionFile, ExpansionSettings, settings_file
+from vizsla import VizslaError, read_documents
+from vizsla.expansion import ExpansionSettings, expand
+from vizsla.expansion.output import ExpansionFile, settings_file
 from vizsla.models.generator import Sampling
 from waiting import LIMIT, eventually
 

@@ -14,23 +14,13 @@ import torch
 
 from conftest import Cli
 from small import HIDDEN, small_weights
-from vizsla.errors import InputError, VizslaError
-from vizsla.index import Index, document_vectors, verify
-from vizsla.models import (
-    BM25,
-    RM3,
-    Augmenter,
-    ExpandedBM25,
-    Model,
-    Network,
-    parse_expander,
-    parse_model,
-    with_expansion,
-)
+from vizsla import BM25, Analyzer, Index, Model, VizslaError, parse_model
+from vizsla.errors import InputError
+from vizsla.index import document_vectors, verify
+from vizsla.models import RM3, Augmenter, ExpandedBM25, Network, parse_expander, with_expansion
 from vizsla.models import augmenter as augmenters
 from vizsla.models.augmenter import read_query
 from vizsla.neural.onnx_graph import Precision
-from vizsla.text import Analyzer
 
 DOCUMENTS = [
     {"id": "1", "title": "Dogs", "text": "Dogs bark at the postman, and the postman runs."},

@@ -7,13 +7,8 @@ from pathlib import Path
 import pytest
 
 from served import build, served
-from vizsla.errors import VizslaError
-from vizsla.index import Index
-from vizsla.models import parse_model
+from vizsla import Analyzer, Explanation, Filter, Index, VizslaError, parse_model
 from vizsla.models.components import TypedTerm, typed_terms
-from vizsla.runs import Explanation
-from vizsla.runs.filters import Filter
-from vizsla.text import Analyzer
 
 DOCUMENTS = [
     {"id": "1", "text": "The Vizsla is a Hungarian pointing dog that retrieves birds.", "year": 1999, "lang": "en"},

@@ -13,8 +13,7 @@ import pytest
 
 import vizsla.models.reranker as rerankers
 from conftest import Cli
-from vizsla.errors import VizslaError
-from vizsla.models import Reranker
+from vizsla import Reranker, VizslaError
 from vizsla.models.reranker import export_reranker
 from vizsla.training.kinds.cross_encoder import cross_encoder_network
 

@@ -18,16 +18,13 @@ from ciff_reader import read_ciff, read_postings, read_varint
 from conftest import Cli
 from scattered import Scattered
 from test_late_interaction import WordVectors
-from vizsla import Index
+from vizsla import BM25, Analyzer, Index, Model, VizslaError
 from vizsla.backends import bulk as bulk_files
 from vizsla.backends import export_vectors, search_bodies, write_bodies, write_topics
 from vizsla.backends.bulk import feature
 from vizsla.backends.ciff import postings_list, varint
 from vizsla.backends.impacts import whole_query
 from vizsla.datasets import Source
-from vizsla.errors import VizslaError
-from vizsla.models import BM25, Model
-from vizsla.text import Analyzer
 
 TEXTS = ["dogs bark at the dog", "a cat", "", "dog and cat and fish 3.5", "the fish swim", "birds, 100% birds dog"]
 QUERIES = {"q1": "dog fish dog", "q2": "birds", "q3": "3.5 cats", "q4": "unknown"}

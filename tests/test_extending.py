@@ -15,24 +15,22 @@ import numpy as np
 import pytest
 
 import vizsla
-from vizsla import Index
-from vizsla.errors import VizslaError
-from vizsla.evaluation import compare, evaluate_retriever
-from vizsla.index import verify
-from vizsla.models import (
-    MODELS,
+from vizsla import (
     DenseComponent,
-    Fields,
+    FusedRetriever,
+    Index,
     Model,
-    SearchContext,
+    Run,
     SparseComponent,
-    SparseDocumentEncoder,
-    TermWeightEncoder,
-    expression,
+    VizslaError,
+    compare,
+    evaluate_retriever,
+    fuse,
     parse_model,
 )
-from vizsla.retrievers import FusedRetriever
-from vizsla.runs import FUSIONS, Run, fuse
+from vizsla.index import verify
+from vizsla.models import MODELS, Fields, SearchContext, SparseDocumentEncoder, TermWeightEncoder, expression
+from vizsla.runs import FUSIONS
 from vizsla.spec import Registry, plugins
 
 FILES = sorted((Path(__file__).parent / "extensions").glob("*.py"))

@@ -14,12 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from small import small_dense
-from vizsla import parse_model
-from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, facets_of_hits
+from vizsla import Filter, Index, VizslaError, parse_model
+from vizsla.errors import CollectionError
+from vizsla.index import FacetValue, FieldFacets, facets_of_hits
 from vizsla.index.search import columns
-from vizsla.index.search.facets import FacetValue, FieldFacets
-from vizsla.runs import Filter
 
 WORDS = ["dog", "cat", "bark", "barks", "the", "fish"]
 SCALARS = st.one_of(

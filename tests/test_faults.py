@@ -11,8 +11,8 @@ import pytest
 
 from faults import documents, library, state
 from progress import Progress
-from vizsla.index import Index
-from vizsla.index.storage.verify import verify
+from vizsla import Index
+from vizsla.index import verify
 
 
 def run(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from vizsla.errors import VizslaError
-from vizsla.index import Index
+from vizsla import Filter, Index, VizslaError
 from vizsla.index.search import columns, filtering
 from vizsla.index.search.columns import Columns
-from vizsla.runs.filters import Filter, literal
+from vizsla.runs.filters import literal
 from waiting import calls_of
 
 TEXTS = st.sampled_from(["", "a", "a\0b", "a\0c", "b", 'a"\\b', "é", "1", "\\u0000"])

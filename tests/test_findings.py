@@ -17,7 +17,7 @@ from scipy import stats
 from scipy.special import stdtr, stdtrit
 
 from conftest import BESIDE
-from vizsla.errors import VizslaError
+from vizsla import Run, VizslaError
 from vizsla.evaluation import (
     accuracy,
     answer_rank,
@@ -30,7 +30,6 @@ from vizsla.evaluation import (
 )
 from vizsla.evaluation.domains import domain_map, similarity_matrix, weighted_jaccard
 from vizsla.evaluation.significance import both_tails, critical_t, randomisation_test
-from vizsla.runs import Run
 
 VALUES = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=40)
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vizsla.errors import VizslaError
-from vizsla.index import Index
+from vizsla import Index, VizslaError
 from vizsla.index.storage import forking
 from written import found, records
 

@@ -15,12 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from test_forking import fork
-from vizsla import Index
+from vizsla import Document, Index
 from vizsla.errors import CollectionError
 from vizsla.index import verify
 from vizsla.index.reading.documents import DocumentStore
 from vizsla.index.storage.stored_ids import DamagedTextsError, StoredIds, StoredTexts
-from vizsla.runs import Document
 from written import records
 
 IDS = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(["", "\n", "a\nb", "\0", "é" * 300])

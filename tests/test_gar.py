@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from conftest import Cli
-from vizsla.datasets import BeirDataset
-from vizsla.errors import InputError, VizslaError
-from vizsla.index import Index
-from vizsla.models import BM25, GAR, Model, gar, parse_expander, parse_model
+from vizsla import BM25, BeirDataset, Index, Model, VizslaError, parse_model
+from vizsla.errors import InputError
+from vizsla.models import GAR, gar, parse_expander
 from vizsla.models.generator import Sampling, TextGenerator
 from vizsla.training.kinds.generator import GAR_TASKS, TEXT_PAIRS, gar_pairs
 

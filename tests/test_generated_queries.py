@@ -14,13 +14,9 @@ from hypothesis import strategies as st
 
 from conftest import Cli
 from small import small_dense, small_model
-from vizsla.datasets import read_documents
-from vizsla.errors import VizslaError
+from vizsla import BM25, Document, Index, Model, VizslaError, read_documents
 from vizsla.expansion import ModelScorer, QueryFilter, QueryScorer, RerankerScorer, filter_queries
 from vizsla.expansion.filtering import _threshold
-from vizsla.index import Index
-from vizsla.models import BM25, Model
-from vizsla.runs import Document
 
 EXPANDED = [
     {"_id": "dogs", "title": "Dogs", "text": "A dog barks.", "queries": ["why do dogs bark", "Dog", "dog", "fish"]},

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generators import tiny_causal, tiny_seq2seq, torch, transformers
-from vizsla.errors import InputError, VizslaError
+from vizsla import VizslaError
+from vizsla.errors import InputError
 from vizsla.models.generator import CheckpointGenerator, Sampling, open_generator
 from vizsla.neural.generation import next_tokens
 

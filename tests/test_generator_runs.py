@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from generators import tiny_causal, tiny_seq2seq, torch
-from vizsla.datasets import BeirDataset
-from vizsla.errors import VizslaError
+from vizsla import BeirDataset, VizslaError
 from vizsla.models.generator import CheckpointGenerator, Sampling
 from vizsla.neural.chunks import packed
 from vizsla.neural.generation import Generator

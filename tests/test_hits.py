@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vizsla import Index
-from vizsla.retrievers import FusedRetriever
-from vizsla.runs import Document, Hit, Hits, KnownDocuments
+from vizsla import Document, FusedRetriever, Hit, Index
+from vizsla.runs import Hits, KnownDocuments
 from vizsla.runs.retriever import ranking_of
 
 

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, document_vectors, verify
+from vizsla import Index, VizslaError
+from vizsla.errors import CollectionError
+from vizsla.index import document_vectors, verify
 from vizsla.index.storage import checksums
 from vizsla.index.storage.terms import DamagedTermsError, stored_terms
 

@@ -10,8 +10,7 @@ import pytest
 
 from conftest import Cli
 from small import small_model
-from vizsla.errors import VizslaError
-from vizsla.models import LearnedSparse, Model, parse_model
+from vizsla import LearnedSparse, Model, VizslaError, parse_model
 from vizsla.models.card import write_card
 from vizsla.models.saving import save_model
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vizsla.datasets import Document, document_id
-from vizsla.errors import VizslaError
-from vizsla.index import Index, verify
+from vizsla import Document, Index, VizslaError
+from vizsla.datasets import document_id
+from vizsla.index import verify
 from written import found
 
 

@@ -11,10 +11,9 @@ import torch
 
 from conftest import Cli
 from small import documents_of
-from vizsla.errors import VizslaError
+from vizsla import BM25, Index, VizslaError, parse_model
 from vizsla.evaluation import ImitationPool
-from vizsla.index import Index, scores_among
-from vizsla.models import BM25, parse_model
+from vizsla.index import scores_among
 
 TITLES = "bm25(fields=title, namespace=titles)"
 QUESTIONS = {f"q{i}": str(d["text"]).split(".")[0] for i, d in enumerate(documents_of(12))}
@@ -117,8 +116,7 @@ def test_a_network_is_measured_in_the_same_pool() -> None:
 
 
 def test_dev_questions_go_through_a_folder(tmp_path: Path) -> None:
-    from vizsla.datasets import Document
-    from vizsla.text import Analyzer
+    from vizsla import Analyzer, Document
     from vizsla.training.arrays.dev_set import ImitationDev
     from vizsla.training.prepare.distillation import DistillationSettings, distillation_data
 

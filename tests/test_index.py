@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vizsla
-from vizsla.errors import CollectionError, InputError, VizslaError
-from vizsla.index import Index
-from vizsla.models import BM25, Model, parse_model
+from vizsla import BM25, Index, Model, VizslaError, parse_model
+from vizsla.errors import CollectionError, InputError
 
 Records = list[dict[str, Any]]
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Cli
-from vizsla.errors import VizslaError
+from vizsla import Index, Qrels, Run, VizslaError, evaluate
 from vizsla.evaluation import (
     answer_accuracy,
     answer_qrels,
@@ -21,12 +21,10 @@ from vizsla.evaluation import (
     consistency_factor,
     consistency_of,
     corrected,
-    evaluate,
     interleave_all,
 )
-from vizsla.index import Index
 from vizsla.reports.interleaved import interleaved_rows
-from vizsla.runs import Qrels, Ranking, Run, parse_measures
+from vizsla.runs import Ranking, parse_measures
 
 DOCUMENTS = "abcdefgh"
 RANKINGS = st.lists(st.sampled_from(DOCUMENTS), unique=True, max_size=8)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from vizsla.datasets import BeirDataset, read_documents, read_queries
+from vizsla import BeirDataset, read_documents
+from vizsla.datasets import read_queries
 from vizsla.errors import InputError
 
 

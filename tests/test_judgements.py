@@ -21,10 +21,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vizsla.errors import VizslaError
-from vizsla.index import Index
-from vizsla.runs import Document, Hit, Qrels, Retriever
-from vizsla.runs.filters import FilterLike
+from vizsla import Document, Hit, Index, Qrels, Retriever, VizslaError
+from vizsla.runs import FilterLike
 from vizsla.server import judgements as room
 from vizsla.server.errors import status_of
 from vizsla.server.judgements import Judgements, JudgementsError, measures, query_key

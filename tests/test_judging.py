@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Cli
-from vizsla.runs import Qrels
+from vizsla import Qrels
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

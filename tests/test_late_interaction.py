@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 from scattered import Scattered
-from vizsla import Index
+from vizsla import BM25, Index, VizslaError
 from vizsla.backends import export_vectors
-from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import document_vectors
-from vizsla.index.storage.verify import verify
-from vizsla.models import BM25, Fields, TokenComponent, field_text
+from vizsla.errors import CollectionError
+from vizsla.index import document_vectors, verify
+from vizsla.models import Fields, TokenComponent, field_text
 
 WIDTH = 8
 TEXTS = ["dogs bark at the dog", "a cat", "", "dog and cat and fish", "the fish swim", "birds"]

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from small import documents_of, small_model
-from vizsla.errors import InputError, VizslaError
-from vizsla.index import Index, verify
-from vizsla.models import BM25, AutoWeightedSum, LearnedSparse, Model, Network, expression, parse_model
-from vizsla.models.model import Part
+from vizsla import BM25, Index, LearnedSparse, Model, VizslaError, parse_model
+from vizsla.errors import InputError
+from vizsla.index import verify
+from vizsla.models import AutoWeightedSum, Network, Part, expression
 from vizsla.models.sums import Impacts
 
 TEXTS = [

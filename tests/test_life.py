@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from scattered import ScatteredTokens
-from vizsla.errors import VizslaError
-from vizsla.index import Index
-from vizsla.index.storage.verify import verify
+from vizsla import Index, Model, VizslaError, parse_model
+from vizsla.index import verify
 from vizsla.index.writing import compaction
-from vizsla.models import Model, parse_model
 
 WORDS = st.lists(st.sampled_from(["dog", "dogs", "cat", "bark", "the", "fish", "7"]), max_size=8).map(" ".join)
 VALUES = st.one_of(st.none(), st.booleans(), st.integers(-2, 3), st.sampled_from([0.5, 2.0, "a", "b", "2", ""]))

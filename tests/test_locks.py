@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from vizsla.index import Index, document_vectors, verify
+from vizsla import Index
+from vizsla.index import document_vectors, verify
 from vizsla.index.storage import arrays
 
 LINUX = Path("/proc/self/fd").is_dir()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vizsla.datasets import read_documents
+from vizsla import read_documents
 from vizsla.datasets.html import markdown_text
 
 

@@ -12,10 +12,10 @@ import transformers
 
 from conftest import Cli
 from small import VOCABULARY
+from vizsla import Analyzer
 from vizsla.errors import InputError
 from vizsla.neural.checkpoints.checkpoint import find_checkpoint
 from vizsla.neural.chunks import packed
-from vizsla.text import Analyzer
 from vizsla.training.prepare.base_model import base_sparse_network
 
 SIZES = {

@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 from served import Client, build, served
-from vizsla.datasets import read_documents
-from vizsla.errors import VizslaError
-from vizsla.index import Index
-from vizsla.models import augmenter
-from vizsla.models.augmenter import Augmenter
+from vizsla import Index, VizslaError, read_documents
+from vizsla.models import Augmenter, augmenter
 from vizsla.server.settings import Limits
 
 DOCUMENTS = [{"id": str(n), "text": f"dog number{n} barks at cats", "year": 1990 + n} for n in range(5)]

@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vizsla.errors import InputError, VizslaError
-from vizsla.models import BM25, MODELS, Model, Part, PrecomputedVectors, Spar, Sum, parse_model
-from vizsla.models.expressions import expression
-from vizsla.models.statistics import CountedStatistics, load_statistics, lucene_codes, lucene_lengths, save_statistics
-from vizsla.vectors import Quantiser
+from vizsla import BM25, Model, Quantiser, VizslaError, parse_model
+from vizsla.errors import InputError
+from vizsla.models import MODELS, CountedStatistics, Part, PrecomputedVectors, Spar, Sum, expression
+from vizsla.models.statistics import load_statistics, lucene_codes, lucene_lengths, save_statistics
 from waiting import calls_of
 
 TEXTS = ["dog dog cat", "cat", "fish " * 50 + "dog", ""]

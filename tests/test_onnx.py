@@ -15,7 +15,8 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vizsla.errors import InputError, VizslaError
+from vizsla import VizslaError
+from vizsla.errors import InputError
 from vizsla.neural.chunks import packed
 from vizsla.neural.encoder import Padded
 from vizsla.neural.heads.splade import Splade, TiedHead

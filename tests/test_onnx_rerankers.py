@@ -14,13 +14,10 @@ from onnx import TensorProto
 
 from conftest import Cli
 from onnx_cross import WORDS, by_hand, quantise, save_network, save_tokenizer
-from vizsla.errors import VizslaError
-from vizsla.index import Index
-from vizsla.models import Reranker
+from vizsla import Index, RerankedRetriever, Reranker, VizslaError
 from vizsla.neural.checkpoints.packages import CROSS_ENCODER, package_of
 from vizsla.neural.onnx_pairs import OnnxPairSession
 from vizsla.recipes import check, load_recipe
-from vizsla.retrievers import RerankedRetriever
 
 RNG = np.random.default_rng(5)
 TEXTS = [" ".join(RNG.choice([*WORDS[:7], "dogs", "zebra"], n)) for n in (3, 40, 1, 9, 100, 17, 2, 60)] + [""]
@@ -232,7 +229,7 @@ def test_search_rerank_teach_and_filter(folder: Path, tmp_path: Path, cli: Cli) 
     assert cli("run", "rerank", tmp_path / "ix", *arguments, "--reranker", folder / "model.onnx")[0] == 0
     assert [line.split()[2] for line in (tmp_path / "out.trec").read_text().splitlines()] == expected
 
-    from vizsla.datasets import Document
+    from vizsla import Document
     from vizsla.training.prepare.teacher import open_teacher, teacher_scores
 
     for name in (str(folder), str(folder / "model.onnx")):

@@ -14,8 +14,7 @@ import pytest
 from browser import chromium, does_not_scroll_sideways, opened, wait_for_transitions
 from scattered import ScatteredTokens
 from served import build, running, served
-from vizsla.index import Index
-from vizsla.models import parse_model
+from vizsla import Index, parse_model
 from vizsla.server.settings import Keys
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from browser import chromium, opened
 from served import build, served
-from vizsla.models import parse_model
+from vizsla import parse_model
 from vizsla.server.settings import Keys, Limits
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vizsla.errors import VizslaError
+from vizsla import VizslaError
 from vizsla.expansion import PRESETS
 from vizsla.models import MODELS
 from vizsla.training import load_training_recipe

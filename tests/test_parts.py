@@ -22,24 +22,12 @@ from hypothesis import strategies as st
 
 from conftest import Cli
 from small import documents_of, small_dense, small_model
-from vizsla import Index
-from vizsla.datasets import Document, documents_from
-from vizsla.errors import VizslaError
+from vizsla import BM25, Dense, Document, Index, LearnedSparse, Model, VizslaError
+from vizsla.datasets import documents_from
 from vizsla.index import PartSet, Shard, build_from_parts, encode_shard
 from vizsla.index.parts.finished import terms_file
 from vizsla.index.parts.unfinished import unfinished_file
-from vizsla.models import (
-    BM25,
-    AutoWeightedSum,
-    Component,
-    Dense,
-    LearnedSparse,
-    Model,
-    Part,
-    PrecomputedVectors,
-    TokenComponent,
-    TokenMatchComponent,
-)
+from vizsla.models import AutoWeightedSum, Component, Part, PrecomputedVectors, TokenComponent, TokenMatchComponent
 from vizsla.vectors import MatchTexts
 
 pa = pytest.importorskip("pyarrow")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from test_late_interaction import WordVectors
-from vizsla import Index
+from vizsla import Index, VectorIndex, VizslaError
 from vizsla.engine import (
     DamagedSegmentError,
     Plaid,
@@ -24,7 +24,6 @@ from vizsla.engine import (
     TokenLists,
     TokenQuery,
     TokenRows,
-    VectorIndex,
     Weighting,
     Weightings,
     build_segment,
@@ -37,9 +36,7 @@ from vizsla.engine import (
 )
 from vizsla.engine.centroids import NearestCentroids, learn_centroids
 from vizsla.engine.threads import in_threads
-from vizsla.errors import VizslaError
-from vizsla.index import measure_recall
-from vizsla.index.storage.verify import verify
+from vizsla.index import measure_recall, verify
 
 NOTHING = np.zeros(0, np.int64)
 WEIGHTINGS = Weightings.pack([Weighting()])

@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 
 import vizsla
-from vizsla import Index, VizslaError, parse_model
+from vizsla import Index, Model, VizslaError, parse_model
 from vizsla.errors import CollectionError, InputError
 from vizsla.index import verify
-from vizsla.models import Model
 from vizsla.neural.network import Network
 from vizsla.plain_data import MAX_LEVELS, parse_json, parse_settings, parse_yaml
 from vizsla.recipes import load_recipe
-from vizsla.text.tokenizers import WordPiece
-from vizsla.training.recipe import load_training_recipe
+from vizsla.text import WordPiece
+from vizsla.training import load_training_recipe
 
 LEVELS = [MAX_LEVELS + 1, 500, 960, 100_000]  # Python itself reads some of them, or none, as its stack is
 

@@ -12,10 +12,11 @@ import pytest
 
 import vizsla
 from conftest import Cli
-from vizsla.errors import VizslaError
-from vizsla.evaluation.systems import Cache, cache_key
+from vizsla import BM25, Model, VizslaError, parse_model
+from vizsla.evaluation import Cache
+from vizsla.evaluation.systems import cache_key
 from vizsla.evaluation.tuning import with_parameter
-from vizsla.models import BM25, MODELS, Model, expression, parse_model
+from vizsla.models import MODELS, expression
 from vizsla.spec import code_digest
 
 DOCUMENTS = [
@@ -192,7 +193,7 @@ def test_code_that_is_in_no_file_is_not_cached(dataset: Path, monkeypatch: pytes
 def loaded(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plugin in this process; its names go with the test."""
     from vizsla.models.model import COMPONENTS
-    from vizsla.text.filters import TOKEN_FILTERS
+    from vizsla.text import TOKEN_FILTERS
 
     monkeypatch.syspath_prepend(str(plugin.parent))
     monkeypatch.delitem(sys.modules, "neighbour", raising=False)

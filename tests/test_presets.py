@@ -22,8 +22,8 @@ from encoders import (
     torch,
     transformers,
 )
-from vizsla.errors import VizslaError
-from vizsla.models import Dense, Network, parse_model
+from vizsla import Dense, VizslaError, parse_model
+from vizsla.models import Network
 from vizsla.models.dense import PRESETS
 
 pytestmark = pytest.mark.usefixtures("cache")

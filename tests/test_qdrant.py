@@ -12,11 +12,10 @@ from beside import both, differences, documents, queries
 from conftest import Cli
 from qdrant_server import Node, address
 from scattered import Scattered, ScatteredTokens
-from vizsla import BeirDataset, Filter, Index, evaluate_retriever
+from vizsla import BM25, BeirDataset, Filter, Index, Model, VizslaError, evaluate_retriever
 from vizsla import open as open_location
-from vizsla.backends.qdrant.index import QdrantIndex
-from vizsla.errors import UncommittedChangesWarning, VizslaError
-from vizsla.models import BM25, Model
+from vizsla.backends.qdrant import QdrantIndex
+from vizsla.errors import UncommittedChangesWarning
 from waiting import eventually
 
 MODELS: dict[str, Model | str] = {

@@ -18,12 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from qdrant_server import Node, address, nodes
 from scattered import ScatteredTokens
 from test_life import DOCUMENTS, FILTERS, IDS, WORDS, Meaning
-from vizsla import Filter
-from vizsla.backends.qdrant.index import QdrantIndex
+from vizsla import Filter, Index, Model, VizslaError, parse_model
+from vizsla.backends.qdrant import QdrantIndex
 from vizsla.backends.qdrant.reweighing import reweigh
-from vizsla.errors import VizslaError
-from vizsla.index import Index
-from vizsla.models import Model, parse_model
 
 # The mean length of documents is that of the first commit in a collection, and that of all in an index; with b = 0 it
 # does not count. With another b, weights are renewed before a search.

@@ -11,11 +11,10 @@ from conftest import Cli
 from qdrant_server import Node, address
 from uploaded import contents, records
 from vizsla import open as open_location
-from vizsla.backends.qdrant import generations
+from vizsla.backends.qdrant import QdrantIndex, generations
 from vizsla.backends.qdrant import lock as locks
 from vizsla.backends.qdrant.connection import Address, Connection
 from vizsla.backends.qdrant.generations import find_generations, revert, take_over
-from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.backends.qdrant.lock import WriteLock
 from vizsla.backends.qdrant.reweighing import reweigh
 from vizsla.backends.qdrant.state import BUILDING, WRITING, read_state, write_state

@@ -9,9 +9,8 @@ import pytest
 from beside import documents
 from qdrant_server import address, nodes
 from served import served
-from vizsla import Index
-from vizsla.backends.qdrant.index import QdrantIndex
-from vizsla.errors import VizslaError
+from vizsla import Index, VizslaError
+from vizsla.backends.qdrant import QdrantIndex
 from vizsla.server.hosting import check_hosting
 from vizsla.server.settings import Settings, index_names
 

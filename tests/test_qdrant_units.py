@@ -19,8 +19,9 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 
 from beside import WORDS, differences, documents, queries
 from scattered import Scattered, ScatteredTokens
+from vizsla import BM25, Document, Filter, Index, Model, VizslaError, parse_model
+from vizsla.backends.qdrant import QdrantIndex, lock
 from vizsla.backends.qdrant import connection as connections
-from vizsla.backends.qdrant import lock
 from vizsla.backends.qdrant import writer as writing
 from vizsla.backends.qdrant.connection import (
     Address,
@@ -30,17 +31,14 @@ from vizsla.backends.qdrant.connection import (
     bodies,
     query_batch,
 )
-from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.backends.qdrant.layout import STATE_ID
 from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint
 from vizsla.backends.qdrant.searching import FoundDocuments, Pending, is_complete, ordered, payload_filter
 from vizsla.backends.qdrant.state import CollectionState, NamespaceState, check_same_model
 from vizsla.backends.qdrant.writer import Staging
-from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index
+from vizsla.errors import CollectionError
 from vizsla.index.writing.analysis import Analyst
-from vizsla.models import BM25, CountedStatistics, Model, parse_model
-from vizsla.runs import Document, Filter
+from vizsla.models import CountedStatistics
 
 IN_MEMORY = [
     pytest.mark.filterwarnings("ignore:Payload indexes have no effect"),

@@ -15,10 +15,10 @@ from beside import WORDS, both, differences, documents, queries
 from qdrant_server import Node, address, nodes
 from scattered import Scattered
 from vizsla import open as open_location
+from vizsla import parse_model
+from vizsla.backends.qdrant import QdrantIndex
 from vizsla.backends.qdrant import lock as locks
-from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.errors import CollectionError
-from vizsla.models import parse_model
 
 # Writers, one at a time
 

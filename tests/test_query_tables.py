@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from conftest import Cli
 from small import documents_of
 from test_training import VOCABULARY, small_bert
-from vizsla.errors import InputError, VizslaError
-from vizsla.index import Index
-from vizsla.models import LearnedSparse, parse_model
+from vizsla import Index, LearnedSparse, VizslaError, parse_model
+from vizsla.errors import InputError
 from vizsla.neural.chunks import (
     packed,
     pieces_apart,

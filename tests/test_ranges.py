@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from vizsla.engine import (
     DamagedSegmentError,
     Merge,
+    PostingLists,
     Query,
     Segment,
     TopDocuments,
@@ -23,7 +24,7 @@ from vizsla.engine import (
     search_many,
 )
 from vizsla.engine.blocks import RANGE_SIZE
-from vizsla.engine.posting_lists import PostingLists, pack
+from vizsla.engine.posting_lists import pack
 
 BM25_LIKE = Weighting(slope=0.9, norms=0.6 + 0.4 * np.arange(64) / 20)
 LINEAR = Weighting(scale=0.01)

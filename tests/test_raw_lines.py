@@ -14,12 +14,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vizsla.datasets import raw_lines
+from vizsla import BM25, Model, parse_model
+from vizsla.datasets import RawLines, raw_lines
 from vizsla.datasets.files import InputFile, read_lines
-from vizsla.datasets.raw_lines import PlainLines, RawLines, read_raw_lines
+from vizsla.datasets.raw_lines import PlainLines, read_raw_lines
 from vizsla.errors import InputError
-from vizsla.models import BM25, Model, field_text, parse_model
-from vizsla.runs.documents import USUAL_NAMES, FieldNames
+from vizsla.models import field_text
+from vizsla.runs import FieldNames
+from vizsla.runs.documents import USUAL_NAMES
 
 FILE = InputFile(Path("corpus.jsonl"), "corpus.jsonl")
 

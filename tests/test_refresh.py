@@ -11,12 +11,11 @@ import pytest
 import torch
 
 from test_distillation import inputs_of, losses, recipe_of, trainer_of, whole_and_resumed
-from vizsla.datasets import BeirDataset
-from vizsla.errors import VizslaError
+from vizsla import BeirDataset, VizslaError
 from vizsla.neural.chunks import packed
-from vizsla.training import MinedPairs, TrainingInputs, load_training_recipe, train
+from vizsla.training import MinedPairs, TokenCorpus, TrainingInputs, load_training_recipe, train
 from vizsla.training.arrays import dev_set
-from vizsla.training.arrays.token_corpus import TokenCorpus, with_special_tokens
+from vizsla.training.arrays.token_corpus import with_special_tokens
 from vizsla.training.loop.refresh import mined_negatives
 
 CPU = torch.device("cpu")

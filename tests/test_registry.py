@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from conftest import Cli
-from vizsla.datasets import BeirDataset, count_dataset, dataset_entry, known_datasets, open_datasets, read_questions
+from vizsla import BeirDataset, VizslaError
+from vizsla.datasets import count_dataset, dataset_entry, known_datasets, open_datasets, read_questions
 from vizsla.datasets.fetch import download, fetch
 from vizsla.datasets.registry import Download
-from vizsla.errors import InputError, VizslaError
+from vizsla.errors import InputError
 
 
 def test_all_sets_of_beir_are_known() -> None:

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from small import small_dense
-from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, newest_generation, replace_index, verify
+from vizsla import Index, VizslaError
+from vizsla.errors import CollectionError
+from vizsla.index import newest_generation, replace_index, verify
 from vizsla.index.reading import connection
 from vizsla.index.reading.connection import Newest, Watch
 from vizsla.index.reading.snapshot import Snapshot

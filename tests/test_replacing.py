@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, replace_index
+from vizsla import Index, VizslaError
+from vizsla.errors import CollectionError
+from vizsla.index import replace_index, verify
 from vizsla.index.storage import folder
-from vizsla.index.storage.verify import verify
 from waiting import LIMIT
 
 

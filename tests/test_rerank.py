@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 from conftest import Cli
-from vizsla.evaluation import evaluate, evaluate_at_depths
-from vizsla.index import Index
-from vizsla.models import Reranker
+from vizsla import Index, Qrels, Reranker, Run, evaluate
+from vizsla.evaluation import evaluate_at_depths
 from vizsla.neural.weights import read_tensors, write_arrays
 from vizsla.retrievers import pair_scores, rerank, rerank_by_scores, rerank_hits
-from vizsla.runs import Qrels, Run
 
 WORDS = ("dog", "cat", "river", "stone", "bark", "night")
 

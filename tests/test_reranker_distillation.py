@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from conftest import Cli
 from small import SMALL_CROSS
-from vizsla.datasets import BeirDataset, Document
-from vizsla.errors import VizslaError
-from vizsla.models import Reranker, field_text
+from vizsla import BeirDataset, Document, Reranker, VizslaError
+from vizsla.models import field_text
 from vizsla.neural.heads.cross import joint_ids, joint_pairs
 from vizsla.training import (
     CrossEncoderData,
@@ -26,13 +25,13 @@ from vizsla.training import (
     GroupLoss,
     GroupObjective,
     MinedPairs,
+    ScoredPairs,
     TokenCorpus,
     Trainer,
     TrainingInputs,
     TrainingSettings,
     load_training_recipe,
 )
-from vizsla.training.arrays.pairs import ScoredPairs
 from vizsla.training.kinds.cross_encoder import cross_encoder_data, cross_encoder_network
 from vizsla.training.loop.objectives import group_taught_loss
 from vizsla.training.prepare.judged import AnsweredQueries

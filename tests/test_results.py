@@ -15,10 +15,9 @@ from conftest import Cli
 from queries import random_documents
 from scattered import Scattered
 from served import Client, build, served
-from vizsla import Index, VizslaError, parse_model
-from vizsla.retrievers.remote import RemoteIndex
+from vizsla import Document, Hit, Index, RemoteIndex, VizslaError, parse_model
 from vizsla.retrievers.remote_calls import Abilities, Calls
-from vizsla.runs import Document, Hit, Hits
+from vizsla.runs import Hits
 
 DOCUMENTS = [
     {**document, **({"size": [i % 5, 9 - i % 3]} if i % 4 else {})}

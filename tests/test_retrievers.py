@@ -10,25 +10,28 @@ import pytest
 
 import vizsla
 from scattered import Scattered
-from vizsla.datasets import BeirDataset
-from vizsla.errors import CannotExplainError, VizslaError
-from vizsla.evaluation import (
-    Parameter,
-    QuestionMeasures,
-    QuestionSet,
-    answer_accuracy,
-    answer_qrels,
+from vizsla import (
+    BM25,
+    BeirDataset,
+    Document,
+    FusedRetriever,
+    Hit,
+    Index,
+    Qrels,
+    RerankedRetriever,
+    Retriever,
+    Run,
+    VizslaError,
     compare,
     evaluate,
     evaluate_retriever,
-    retrieve,
-    tune,
+    fuse,
 )
-from vizsla.index import Index
-from vizsla.models import BM25
+from vizsla.errors import CannotExplainError
+from vizsla.evaluation import Parameter, QuestionMeasures, QuestionSet, answer_accuracy, answer_qrels, retrieve, tune
 from vizsla.models.retriever import ModelRetriever
-from vizsla.retrievers import LOCATIONS, FusedRetriever, RerankedRetriever, pair_scores, rerank, rerank_hits
-from vizsla.runs import FUSIONS, Document, FilterLike, Fusion, Hit, Qrels, Retriever, Run, fuse, parse_measures
+from vizsla.retrievers import LOCATIONS, pair_scores, rerank, rerank_hits
+from vizsla.runs import FUSIONS, FilterLike, Fusion, parse_measures
 
 TEXTS = {
     "1": "dogs bark at night",

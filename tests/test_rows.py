@@ -14,6 +14,7 @@ from vizsla.engine import (
     PhrasePattern,
     Query,
     Segment,
+    SegmentList,
     TermSequences,
     Weighting,
     Weightings,
@@ -23,7 +24,6 @@ from vizsla.engine import (
     search_rows,
 )
 from vizsla.engine.packed_arrays import pack_arrays
-from vizsla.engine.segment_list import SegmentList
 from vizsla.runs.query_language import QuerySyntaxError, _Parser, parse_query
 
 WEIGHTINGS = Weightings.pack([Weighting()])

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vizsla.errors import InputError, VizslaError
-from vizsla.runs import Fusion, Qrels, Ranking, Run, fuse, read_run
+from vizsla import Qrels, Run, VizslaError, fuse
+from vizsla.errors import InputError
+from vizsla.runs import Fusion, Ranking, read_run
 from vizsla.runs.packed import read_packed, write_packed
 
 IDS = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=4)

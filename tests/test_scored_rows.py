@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vizsla.engine import Query, Weighting, Weightings, build_segment
+from vizsla.engine import Query, Weighting, Weightings, build_segment, search_rows
 from vizsla.engine.blocks import RANGE_SIZE
-from vizsla.engine.row_search import search_rows
 
 
 @pytest.mark.parametrize("rows_asked", [1, 7, 40_000])

@@ -13,12 +13,9 @@ from hypothesis import strategies as st
 
 from conftest import Cli
 from scattered import Scattered
+from vizsla import BM25, Document, Index, Splitter, VizslaError
 from vizsla.backends import export_vectors
-from vizsla.datasets import Document, Splitter
-from vizsla.errors import VizslaError
-from vizsla.index import Index, document_vectors, pools
-from vizsla.index.storage.verify import verify
-from vizsla.models import BM25
+from vizsla.index import document_vectors, pools, verify
 
 
 @pytest.fixture

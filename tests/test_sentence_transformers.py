@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoders import KINDS, TEXTS, made_encoder, save_modules, save_pieces, states, torch
-from vizsla.errors import VizslaError
-from vizsla.models import Dense, Model
+from vizsla import Dense, Model, VizslaError
 
 pytestmark = pytest.mark.usefixtures("cache")
 

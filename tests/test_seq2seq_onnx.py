@@ -14,7 +14,8 @@ import pytest
 from conftest import Cli
 from generators import tiny_seq2seq, torch, transformers
 from test_generation import PASSAGES, _slow
-from vizsla.errors import InputError, VizslaError
+from vizsla import VizslaError
+from vizsla.errors import InputError
 from vizsla.models import generator as generators
 from vizsla.models.generator import CheckpointGenerator, Sampling, export_generator, open_generator
 from vizsla.neural.checkpoints.bart import read_quantised

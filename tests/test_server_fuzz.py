@@ -76,7 +76,7 @@ def test_answers_are_as_described(api: schemathesis.Schema) -> None:
 
 def test_the_fuzzer_sees_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that cannot fail is worth nothing: with a broken engine the fuzzer finds 500."""
-    from vizsla.index import Index
+    from vizsla import Index
 
     folder = build(tmp_path / "x.index", DOCUMENTS)
     with served({"x": folder}, limits=Limits(seconds=0.5)) as client:

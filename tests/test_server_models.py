@@ -8,8 +8,7 @@ import pytest
 
 from served import build, served
 from small import small_dense
-from vizsla.index import Index
-from vizsla.models import BM25, Reranker, parse_model
+from vizsla import BM25, Index, Reranker, parse_model
 from vizsla.retrievers import rerank_hits
 
 DOCUMENTS = [{"id": str(n), "text": f"dog number{n} barks " + "loudly " * (n % 5), "year": 1990 + n} for n in range(20)]

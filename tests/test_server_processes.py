@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from served import Client, build, running
-from vizsla.index import Index
+from vizsla import Index
 from waiting import LIMIT, eventually
 
 DOCUMENTS = [{"id": str(n), "text": f"a dog number{n}"} for n in range(50)]

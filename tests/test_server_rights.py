@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from served import Client, build, served
-from vizsla.errors import VizslaError
+from vizsla import VizslaError
 from vizsla.server.settings import Keys, Limits, read_settings
 
 READ, JUDGE, WRITE = "a-key-for-reading", "a-key-for-judging", "a-key-for-writing"

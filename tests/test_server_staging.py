@@ -14,9 +14,8 @@ import pytest
 from beside import documents
 from qdrant_server import address, nodes
 from served import Client, build, served
-from vizsla import Index
-from vizsla.backends.qdrant.index import QdrantIndex
-from vizsla.errors import VizslaError
+from vizsla import Index, VizslaError
+from vizsla.backends.qdrant import QdrantIndex
 from vizsla.server.writes import Staging
 
 # Commits what is staged, as a server does, and dies when the first commit is made.

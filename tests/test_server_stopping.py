@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from served import build, served
-from vizsla import stopping
-from vizsla.index import Index
+from vizsla import Index, stopping
 from vizsla.server.routes import operations
 from vizsla.server.settings import Limits
 from waiting import LIMIT, eventually

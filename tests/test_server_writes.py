@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from served import Client, build, doc_path, served
-from vizsla.index import Index
+from vizsla import Index
 from vizsla.server.settings import Limits
 from vizsla.server.writes import Staging
 from waiting import eventually

@@ -10,10 +10,9 @@ from types import ModuleType
 import pytest
 
 from conftest import Cli
-from vizsla.errors import VizslaError
+from vizsla import Analyzer, VizslaError
 from vizsla.models import Augmenter, augmenter, generator
 from vizsla.models.generator import SHIPPED_GENERATOR, Sampling, open_generator
-from vizsla.text import Analyzer
 
 PASSAGES = {
     "1": "The vizsla is a hunting dog from Hungary. It points at birds and retrieves them, on land and from water. Its "

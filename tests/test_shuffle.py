@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Cli
-from vizsla.errors import VizslaError
+from vizsla import Index, VizslaError
 from vizsla.evaluation import compare_shuffled, shuffle_words
-from vizsla.index import Index
 
 TEXTS = st.dictionaries(st.text(max_size=5), st.text("ab c\n?", max_size=20))
 

@@ -13,10 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from small import documents_of, small_dense, small_model
-from vizsla.errors import VizslaError
-from vizsla.index import Index
+from vizsla import Analyzer, Index, VizslaError
 from vizsla.index.search.similar import MAX_TEXT, MAX_WORDS
-from vizsla.text import Analyzer
 
 DOCUMENTS = [
     {"id": "1", "title": "Vizslas", "text": "A vizsla is a dog. Vizslas point at birds.", "lang": "en"},

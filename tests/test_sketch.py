@@ -13,13 +13,10 @@ from hypothesis import strategies as st
 
 from conftest import Cli
 from small import documents_of, small_dense, small_model
-from vizsla.datasets import Document
+from vizsla import BM25, Analyzer, Document, Index, Model, VizslaError, parse_model
 from vizsla.engine.projection import projected, term_keys
-from vizsla.errors import VizslaError
-from vizsla.index import Index
-from vizsla.models import BM25, Model, Sketch, Spar, expression, parse_model
+from vizsla.models import Sketch, Spar, expression
 from vizsla.models.bm25 import VARIANTS
-from vizsla.text import Analyzer
 from vizsla.training.prepare.distillation import DistillationSettings, distillation_data
 
 WORDS = [f"word{i}" for i in range(40)]

@@ -18,7 +18,8 @@ import pytest
 
 from conftest import Cli
 from files import LINES, RECORDS, contents, write
-from vizsla.datasets import Source, read_documents
+from vizsla import read_documents
+from vizsla.datasets import Source
 from vizsla.errors import InputError
 
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from conftest import Cli
 from small import small_dense
-from vizsla.errors import VizslaError
+from vizsla import Dense, Index, Model, Qrels, VizslaError, parse_model
 from vizsla.evaluation import GRID, QuestionPools, QuestionSet, choose_weight
-from vizsla.index import Index, verify
-from vizsla.models import Dense, Model, Spar, expression, parse_model
-from vizsla.runs import Qrels, parse_measures
+from vizsla.index import verify
+from vizsla.models import Spar, expression
+from vizsla.runs import parse_measures
 
 WORDS = ["dog", "cat", "bird", "tax", "car", "rain", "wine", "road", "tree", "stone", "lamp", "ship"]
 

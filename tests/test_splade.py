@@ -29,9 +29,10 @@ from sparse_encoders import (
     save_masked_language,
     save_splade,
 )
-from vizsla.errors import InputError, VizslaError
-from vizsla.index import Index, verify
-from vizsla.models import Dense, LearnedSparse, Model, Network, expression, parse_model
+from vizsla import Dense, Index, LearnedSparse, Model, VizslaError, parse_model
+from vizsla.errors import InputError
+from vizsla.index import verify
+from vizsla.models import Network, expression
 from vizsla.models.saving import save_model
 from vizsla.neural.query_tables import TermWeights
 from vizsla.neural.transformer import MaskedLanguage

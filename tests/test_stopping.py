@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vizsla import stopping
-from vizsla.engine.term_sequences import PhrasePattern, _are_near
-from vizsla.errors import StoppedError, VizslaError
-from vizsla.index import Index
+from vizsla import Index, VizslaError, stopping
+from vizsla.engine import PhrasePattern
+from vizsla.engine.term_sequences import _are_near
+from vizsla.errors import StoppedError
 from vizsla.runs import Hits
 from vizsla.stopping import Stop, check, current, time_limit
 

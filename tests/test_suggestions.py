@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from small import small_dense, small_model
-from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, Suggestion
+from vizsla import Index, SparseComponent, VizslaError
+from vizsla.errors import CollectionError
+from vizsla.index import Suggestion
 from vizsla.index.search import suggestions
 from vizsla.index.search.bound_model import SparsePart
-from vizsla.models import SparseComponent
 
 WORDS = (
     "retrieval", "retrieves", "retrieving", "Retrieve", "retreat", "happy", "happiness", "happily", "cats", "cat",

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from conftest import Cli
 from files import TABLE, contents, write
+from vizsla import VizslaError
 from vizsla.datasets import parse_types
-from vizsla.errors import InputError, VizslaError
+from vizsla.errors import InputError
 
 
 def test_columns_have_types(tmp_path: Path, cli: Cli) -> None:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vizsla import Index
 from vizsla.errors import CollectionError
-from vizsla.index import Index, verify
+from vizsla.index import verify
 from vizsla.index.storage import terms as stored
 from vizsla.index.storage.database import SCHEMA
 from vizsla.index.storage.terms import (

@@ -16,9 +16,9 @@ import torch
 
 from conftest import Cli
 from small import documents_of, small_weights
-from vizsla.errors import VizslaError
-from vizsla.index import Index, verify
-from vizsla.models import DeepCT, LearnedSparse, Model, Network, expression, parse_model
+from vizsla import Index, LearnedSparse, Model, VizslaError, parse_model
+from vizsla.index import verify
+from vizsla.models import DeepCT, Network, expression
 from vizsla.neural.session import OnnxNetwork
 
 TEXTS = ["Dogs bark at night.", "A cat sleeps; the dog barks, barks and barks.", "", "Quantum chromodynamics!", "the"]
@@ -224,8 +224,7 @@ def test_wrong_networks_and_options(deepct: DeepCT, sparta: LearnedSparse, start
 
 def test_targets_are_shares_of_relevant_queries(tmp_path: Path) -> None:
     """Two queries answer one document: a word that both have, in any form, has the target 1, one of one 0.5."""
-    from vizsla.datasets import BeirDataset
-    from vizsla.text import Analyzer
+    from vizsla import Analyzer, BeirDataset
     from vizsla.training.kinds.deepct import term_targets
 
     (tmp_path / "qrels").mkdir()
@@ -250,9 +249,7 @@ def test_targets_are_shares_of_relevant_queries(tmp_path: Path) -> None:
 
 def test_a_query_that_finds_nothing_counts_0_on_dev() -> None:
     """As in an index: documents without any of its words do not fill its ranking."""
-    from vizsla.training.arrays.term_targets import TermDev
-    from vizsla.training.arrays.token_corpus import TokenCorpus
-    from vizsla.training.settings import CountSettings
+    from vizsla.training import CountSettings, TermDev, TokenCorpus
 
     documents = TokenCorpus.of([np.array([2000, 2001]), np.array([2002])])
     judgements = np.array([[0, 0, 1], [1, 1, 1]])
@@ -269,8 +266,7 @@ def test_a_query_that_finds_nothing_counts_0_on_dev() -> None:
 
 
 def test_spartas_dev_figure_is_that_of_the_terms_an_index_keeps() -> None:
-    from vizsla.training.arrays.dev_set import DevSet
-    from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training import DevSet, TokenCorpus
 
     texts = TokenCorpus.of([np.array([2000, 2001, 2002]), np.array([2002])])
     queries = TokenCorpus.of([np.array([2001])])
@@ -293,8 +289,7 @@ def test_spartas_dev_figure_is_that_of_the_terms_an_index_keeps() -> None:
 
 
 def test_training_deepct(cli: Cli, judged: Path, start: Path, tmp_path: Path) -> None:
-    from vizsla.datasets import BeirDataset
-    from vizsla.evaluation import evaluate
+    from vizsla import BeirDataset, evaluate
     from vizsla.training import resumed_recipe
 
     changes = (f"network.base_model={start}", "training.epochs=1", "data.max_length=40", "training.precision=float32",

@@ -14,9 +14,9 @@ from tokenizers.models import WordPiece as WordPieceModel
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from vizsla.errors import VizslaError
-from vizsla.text import Analyzer, WordPiece, analyzer_names, register_filter
-from vizsla.text.filters import TOKEN_FILTERS, snowball_languages
+from vizsla import Analyzer, VizslaError
+from vizsla.text import TOKEN_FILTERS, WordPiece, analyzer_names, register_filter
+from vizsla.text.filters import snowball_languages
 from vizsla.text.tokenizers import TOKENIZERS
 from vizsla.text.words import word_classes
 

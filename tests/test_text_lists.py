@@ -10,9 +10,8 @@ import pytest
 from conftest import Cli
 from served import doc_path, served
 from small import small_dense
-from vizsla.errors import VizslaError
-from vizsla.index import Index
-from vizsla.models import BM25, Sum, field_text, parse_model
+from vizsla import BM25, Index, VizslaError, parse_model
+from vizsla.models import Sum, field_text
 from vizsla.server.mcp_tools import snippet_fields, whole_text
 
 DOCUMENTS = [

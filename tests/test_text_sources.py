@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from files import contents, write
-from vizsla.datasets import Origin, read_documents
+from vizsla import read_documents
+from vizsla.datasets import Origin
 from vizsla.datasets.html import html_text, markdown_text, unescaped
 from vizsla.datasets.texts import _trec_document, front_matter
 from vizsla.errors import InputError

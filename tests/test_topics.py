@@ -9,9 +9,7 @@ import pytest
 import torch
 
 from test_distillation import inputs_of, recipe_of, whole_and_resumed
-from vizsla.datasets import BeirDataset
-from vizsla.errors import VizslaError
-from vizsla.text import Analyzer
+from vizsla import Analyzer, BeirDataset, VizslaError
 from vizsla.training import MinedPairs, ScoredPairs, TokenCorpus, TopicPairs, load_training_recipe
 from vizsla.training.arrays.topic_pairs import bin_sizes, k_means
 from vizsla.training.kinds.dense import teacher_vectors

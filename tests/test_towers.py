@@ -13,9 +13,8 @@ import torch
 
 from conftest import Cli
 from small import SMALL_TRAINING
-from vizsla.datasets import Document
-from vizsla.errors import VizslaError
-from vizsla.models import BM25, Dense, Model, Spar
+from vizsla import BM25, Dense, Document, Model, VizslaError
+from vizsla.models import Spar
 from vizsla.neural.chunks import packed
 from vizsla.neural.heads.dense import Towers, WithFrozenCompanion
 from vizsla.text.sentences import sentences_of

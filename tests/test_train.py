@@ -11,8 +11,8 @@ import transformers
 import vizsla
 from conftest import Cli
 from small import VOCABULARY, documents_of
-from vizsla.index import Index, verify
-from vizsla.models import LearnedSparse, parse_model
+from vizsla import Index, LearnedSparse, parse_model
+from vizsla.index import verify
 
 SETTINGS = ("training.batch_size=16", "training.steps=4", "training.warmup_steps=1", "training.save_steps=2",
             "training.precision=float32", "training.tokens_per_chunk=200", "data.window=40")  # fmt: skip

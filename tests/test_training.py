@@ -13,7 +13,8 @@ import pytest
 import torch
 import transformers
 
-from vizsla.errors import InputError, VizslaError
+from vizsla import VizslaError
+from vizsla.errors import InputError
 from vizsla.neural.chunks import packed
 from vizsla.neural.encoder import PackedBert, Padded, encoder_of
 from vizsla.neural.heads.colbert import (

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from vizsla.datasets import BeirDataset
+from vizsla import Analyzer, BeirDataset
 from vizsla.errors import InputError
-from vizsla.text import Analyzer
 from vizsla.training.kinds.augmenter import (
     AugmenterDataSettings,
     CountedDataset,

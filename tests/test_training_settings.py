@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Cli
-from vizsla.errors import VizslaError
+from vizsla import VizslaError
 from vizsla.training import TRAINED_KINDS, TrainingSettings, load_training_recipe, training_recipe_names
 from vizsla.training.settings import keys_of, with_changes
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from scattered import Scattered
+from vizsla import Index
 from vizsla.errors import CollectionError
-from vizsla.index import Index, trust_vector_indexes, verify
+from vizsla.index import trust_vector_indexes, verify
 from vizsla.index.storage import trust
 
 

@@ -8,13 +8,10 @@ from pathlib import Path
 import pytest
 
 from conftest import Cli
-from vizsla.datasets import BeirDataset
-from vizsla.errors import VizslaError
+from vizsla import BeirDataset, Index, Measure, Run, VizslaError, parse_model
 from vizsla.evaluation import Parameter, tunable_parameters, tune
 from vizsla.evaluation.tuning import with_parameter
-from vizsla.index import Index
-from vizsla.models import expression, parse_model
-from vizsla.runs import Measure, Run
+from vizsla.models import expression
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
-from vizsla.index import Index, verify
-from vizsla.models import BM25
+from vizsla import BM25, Index, VizslaError
+from vizsla.errors import CollectionError, UncommittedChangesWarning
+from vizsla.index import verify
 from written import found, records
 
 

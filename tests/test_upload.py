@@ -21,22 +21,20 @@ from conftest import Cli
 from qdrant_server import Node
 from scattered import Scattered, ScatteredTokens
 from uploaded import WORDS, contents, encode, records
-from vizsla import Index
+from vizsla import BM25, Index, Model, VizslaError
 from vizsla import open as open_location
-from vizsla.backends.qdrant import filling, generations
+from vizsla.backends.qdrant import QdrantIndex, filling, generations
 from vizsla.backends.qdrant import lock as locks
 from vizsla.backends.qdrant.connection import Address, Connection
 from vizsla.backends.qdrant.filling import FillingRecord
 from vizsla.backends.qdrant.generations import find_generations
-from vizsla.backends.qdrant.index import QdrantIndex
 from vizsla.backends.qdrant.lock import WriteLock
 from vizsla.backends.qdrant.reweighing import reweigh
 from vizsla.backends.qdrant.terms import TermNumbers
 from vizsla.backends.qdrant.upload import UploadOptions, upload_parts
-from vizsla.errors import CollectionError, InputError, VizslaError
+from vizsla.errors import CollectionError, InputError
 from vizsla.index import PartSet
 from vizsla.index.parts.counting import count_parts
-from vizsla.models import BM25, Model
 from waiting import LIMIT, eventually
 
 QUERIES = {f"q{i}": " ".join(random.Random(i).choices(WORDS, k=4)) for i in range(12)}

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from conftest import Cli
 from files import contents, write
-from vizsla import Index
-from vizsla.datasets import Document, FieldNames, Splitter, read_documents
+from vizsla import Document, Index, Splitter, VizslaError, read_documents
+from vizsla.datasets import FieldNames
 from vizsla.datasets.values import plain_content
-from vizsla.errors import InputError, VizslaError, kind_of
+from vizsla.errors import InputError, kind_of
 
 
 def test_passages_from_a_number() -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vizsla.errors import VizslaError
-from vizsla.vectors import Quantiser, SparseVectors, Vocabulary
+from vizsla import Quantiser, VizslaError
+from vizsla.vectors import SparseVectors, Vocabulary
 
 ROWS = st.lists(st.dictionaries(st.sampled_from("abcdef"), st.floats(0.25, 8), max_size=5), min_size=1, max_size=6)
 

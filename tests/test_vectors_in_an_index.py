@@ -8,12 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vizsla import Index, VizslaError, parse_model
 from vizsla.backends import export_vectors
 from vizsla.datasets import Source
-from vizsla.errors import VizslaError
-from vizsla.index import Index, document_vectors
-from vizsla.index.storage.verify import verify
-from vizsla.models import parse_model
+from vizsla.index import document_vectors, verify
 
 TEXTS = ["dogs bark at the dog", "a cat", "dog and cat and fish", "the fish"]
 

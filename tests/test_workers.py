@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from vizsla.errors import VizslaError
-from vizsla.index import Index
-from vizsla.index.storage.verify import verify
+from vizsla import Index, VizslaError
+from vizsla.index import verify
 from waiting import LIMIT, eventually
 
 PROGRAM = """

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from small import small_model
-from vizsla import Index
-from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
+from vizsla import Index, VizslaError
+from vizsla.errors import CollectionError, UncommittedChangesWarning
 from vizsla.index import verify
 from waiting import LIMIT
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from vizsla import BM25, Index, VizslaError
 from vizsla.engine import segment as engine_segment
-from vizsla.errors import CollectionError, VizslaError
-from vizsla.index import Index, verify
+from vizsla.errors import CollectionError
+from vizsla.index import verify
 from vizsla.index.writing import term_numbers
-from vizsla.models import BM25
 from written import found, records
 
 

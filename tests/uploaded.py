@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from vizsla import Model
 from vizsla.backends.qdrant.connection import Address, Connection
 from vizsla.backends.qdrant.points import all_points
 from vizsla.backends.qdrant.state import read_state
 from vizsla.backends.qdrant.terms import all_terms
 from vizsla.datasets import documents_from
 from vizsla.index import Shard, encode_shard
-from vizsla.models import Model
 
 WORDS = [f"word{i}" for i in range(80)]
 

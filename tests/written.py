@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from vizsla.index import Index, verify
+from vizsla import Index
+from vizsla.index import verify
 
 
 def records(ids: range, word: str = "common") -> list[dict[str, Any]]:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vizsla import BeirDataset
-from vizsla.index import Index
+from vizsla import BeirDataset, Index
 
 DOCUMENTS = [
     {"id": "1", "title": "Dogs", "text": "Dogs bark at cats.", "year": 1999},

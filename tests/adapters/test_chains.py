@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from vizsla import Index, Retriever
-from vizsla.errors import VizslaError
+from vizsla import Index, Retriever, VizslaError
 
 QUERY = "a dog barks at cats"
 
@@ -112,7 +111,7 @@ def test_a_cluster_is_a_retriever_like_any_other(pets: Index, tmp_path: Path) ->
     from vizsla.adapters.haystack import VizslaRetriever as Component
     from vizsla.adapters.langchain import VizslaRetriever
     from vizsla.adapters.llama_index import VizslaRetriever as NodeRetriever
-    from vizsla.backends.qdrant.index import QdrantIndex
+    from vizsla.backends.qdrant import QdrantIndex
 
     expected = [i for i, _ in hits(pets)]
     with nodes(tmp_path / "cluster") as running:

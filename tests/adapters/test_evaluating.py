@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from vizsla import BeirDataset, Index
-from vizsla.errors import VizslaError
+from vizsla import BeirDataset, Index, VizslaError
 
 NDCG = pytest.approx(0.6789, abs=0.00005)
 """BM25's nDCG@10 on SciFact, as Anserini publishes it."""
@@ -133,7 +132,8 @@ def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_ir_datasets(registered: str, tmp_path: Path, cli: Any) -> None:
-    from vizsla.datasets import open_datasets, read_documents, read_queries
+    from vizsla import read_documents
+    from vizsla.datasets import open_datasets, read_queries
 
     assert [d["text"] for d in read_documents(registered)] == ["Dogs bark.", "Cats purr.", "Taxes on vehicles."]
     assert read_queries(Path(registered)) == {"q1": "barking dogs", "q2": "vehicle taxes"}
@@ -154,7 +154,7 @@ def test_ir_datasets_evaluated(registered: str, cli: Any) -> None:
 
 def test_ir_datasets_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ir_datasets = pytest.importorskip("ir_datasets")
-    from vizsla.datasets import read_documents
+    from vizsla import read_documents
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(VizslaError, match="irds:nobody/has: ir_datasets has no data set of this name"):
@@ -172,8 +172,8 @@ def test_ir_datasets_evaluates_scifact(scifact: BeirDataset, tmp_path: Path, mon
     from ir_datasets.datasets.beir import BeirTitleDoc
     from ir_datasets.formats import BaseDocs, BaseQrels, BaseQueries, GenericQuery, TrecQrel
 
+    from vizsla import parse_model
     from vizsla.evaluation import evaluate_model
-    from vizsla.models import parse_model
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     judged = scifact.qrels("test")

@@ -19,7 +19,7 @@ from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding, 
 from encoders import KINDS, WORDS, save_pieces, torch
 from small import small_model
 from sparse_encoders import OLD, TEXTS, dense_rows, masked_language, save_masked_language, save_splade
-from vizsla.models import LearnedSparse, parse_model
+from vizsla import LearnedSparse, parse_model
 from vizsla.models.saving import save_model
 
 pytestmark = pytest.mark.usefixtures("cache")

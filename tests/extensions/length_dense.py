@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from vizsla.models import MODELS, DenseComponent, Fields, field_text
+from vizsla import DenseComponent
+from vizsla.models import MODELS, Fields, field_text
 
 
 @MODELS.register("lengths", help="Words, letters and vowels of a text.")

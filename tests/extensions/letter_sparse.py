@@ -7,15 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vizsla.models import (
-    MODELS,
-    Fields,
-    SearchContext,
-    SparseComponent,
-    SparseDocumentEncoder,
-    TermWeightEncoder,
-    field_text,
-)
+from vizsla import SparseComponent
+from vizsla.models import MODELS, Fields, SearchContext, SparseDocumentEncoder, TermWeightEncoder, field_text
 from vizsla.spec import options_of
 
 

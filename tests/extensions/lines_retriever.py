@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from vizsla import Document, Explanation, Filter, Hit, Retriever
 from vizsla.retrievers import LOCATIONS
-from vizsla.runs import Document, Explanation, Filter, FilterLike, Hit, Retriever
+from vizsla.runs import FilterLike
 
 
 class Lines(Retriever):
