@@ -10,10 +10,10 @@ class Progress:
 
     def __init__(self, seconds: float = 3) -> None:
         self._seconds = seconds
-        self._started = self._told = time.monotonic()
+        self._started = self._checkpoint_options = time.monotonic()
 
     def tell(self, where: str) -> None:
         now = time.monotonic()
-        if now - self._told >= self._seconds:
-            self._told = now
+        if now - self._checkpoint_options >= self._seconds:
+            self._checkpoint_options = now
             print(f"{now - self._started:6.0f} s  {where}", flush=True)

@@ -15,8 +15,8 @@ from vizsla.engine import (
     Weightings,
     build_segment,
     by_document,
-    frequencies_without,
-    living_frequencies,
+    live_frequencies,
+    live_frequencies_without,
     rows_with_all,
     rows_with_any,
     search_many,
@@ -124,9 +124,9 @@ def test_counts_of_living_documents(collection: Collection) -> None:
     (segment,), rng = collection.segments, np.random.default_rng(7)
     alive = rng.random(len(segment)) < 0.9
     counts = {t: int(n) for t, n in enumerate((collection.values[alive] > 0).sum(axis=0))}
-    living = living_frequencies(segment, alive)
+    living = live_frequencies(segment, alive)
     assert segment.frequencies(np.arange(12), living).tolist() == [*counts.values()]
-    without = frequencies_without(segment, None, np.flatnonzero(~alive))
+    without = live_frequencies_without(segment, None, np.flatnonzero(~alive))
     assert without.tolist() == living.tolist()
     assert segment.frequencies(np.arange(12)).tolist() == (collection.values > 0).sum(axis=0).tolist()
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from scattered import ScatteredTokens
 from vizsla import Index, parse_model
-from vizsla.engine import build_segment, frequencies_without, living_frequencies
+from vizsla.engine import build_segment, live_frequencies, live_frequencies_without
 from vizsla.engine.deletions import frequencies_in_rows
 from vizsla.index import verify
 from vizsla.index.storage import database, living, segment_files, terms
@@ -131,8 +131,8 @@ def test_frequencies_follow_deletions(rows: list[list[int]], values: list[int], 
     for _ in range(3):
         now = np.array(sorted(data.draw(gone) & set(np.flatnonzero(alive).tolist())), np.int64)
         alive[now] = False
-        frequencies = frequencies_without(segment, frequencies, now)  # type: ignore[arg-type]
-        assert frequencies.tolist() == living_frequencies(segment, alive).tolist()  # type: ignore[arg-type]
+        frequencies = live_frequencies_without(segment, frequencies, now)  # type: ignore[arg-type]
+        assert frequencies.tolist() == live_frequencies(segment, alive).tolist()  # type: ignore[arg-type]
 
 
 def test_frequencies_follow_deletions_in_other_ranges() -> None:
@@ -141,8 +141,8 @@ def test_frequencies_follow_deletions_in_other_ranges() -> None:
     alive = np.ones(40_000, np.bool_)
     gone = np.array([3, 16_383, 16_384, 39_999])
     alive[gone] = False
-    found = frequencies_without(segment, None, gone)  # type: ignore[arg-type]
-    assert found.tolist() == living_frequencies(segment, alive).tolist()  # type: ignore[arg-type]
+    found = live_frequencies_without(segment, None, gone)  # type: ignore[arg-type]
+    assert found.tolist() == live_frequencies(segment, alive).tolist()  # type: ignore[arg-type]
 
 
 @settings(max_examples=60)

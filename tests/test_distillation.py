@@ -24,7 +24,7 @@ from vizsla.training import (
     load_training_recipe,
 )
 from vizsla.training.arrays.pairs import Margins, TrainingBatch
-from vizsla.training.loop.objectives import Step, contrastive_loss, kl_loss, loss_of, own_margins, taught_loss
+from vizsla.training.loop.objectives import Step, contrastive_loss, distillation_loss, kl_loss, loss_of, own_margins
 from vizsla.training.loop.trainer import Report
 from vizsla.training.prepare import teacher as teachers
 from vizsla.training.prepare.teacher import MarginSquares, kept_scores, open_teacher, open_teachers, teacher_scores
@@ -208,8 +208,8 @@ def test_a_model_beside_adds_to_what_is_learnt(judged: Path, tmp_path: Path, sta
         for query in range(4):  # the definition: negatives of a query score less by what the other model tells apart
             own = slice(4 + query * count, 4 + (query + 1) * count)
             moved[query, own] -= beside[query]
-        expected = taught_loss(name, moved, margins)
-        assert taught_loss(name, scores, margins, beside).item() == pytest.approx(expected.item(), rel=1e-9)
+        expected = distillation_loss(name, moved, margins)
+        assert distillation_loss(name, scores, margins, beside).item() == pytest.approx(expected.item(), rel=1e-9)
     with pytest.raises(VizslaError, match=r"set both"):
         recipe_of("dpr", start, "data.beside=bm25")
 

@@ -17,7 +17,7 @@ from vizsla import Index, LearnedSparse, VizslaError, parse_model
 from vizsla.errors import InputError
 from vizsla.neural.chunks import (
     packed,
-    pieces_apart,
+    split_into_pieces,
 )
 from vizsla.neural.encoder import encoder_of
 from vizsla.neural.heads.base import RULED_OUT
@@ -53,7 +53,7 @@ def test_texts_are_taken_apart_as_they_would_be_one_by_one(texts: list[tuple[lis
     ids = torch.tensor([row + [0] * (8 - len(row)) for row in rows])
     mask = torch.arange(8) < torch.tensor([[len(row)] for row in rows])
     chunk = packed(ids, mask, 1000).chunks[0]
-    apart, starts = pieces_apart(chunk, torch.tensor(flags))
+    apart, starts = split_into_pieces(chunk, torch.tensor(flags))
     expected = []
     for row, which in zip(rows, flags, strict=True):
         expected.append([[101, piece, 102] for piece in row[1:-1]] if which and len(row) > 2 else [row])

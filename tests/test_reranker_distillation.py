@@ -33,7 +33,7 @@ from vizsla.training import (
     load_training_recipe,
 )
 from vizsla.training.kinds.cross_encoder import cross_encoder_data, cross_encoder_network
-from vizsla.training.loop.objectives import group_taught_loss
+from vizsla.training.loop.objectives import group_distillation_loss
 from vizsla.training.prepare.judged import AnsweredQueries
 
 CPU = torch.device("cpu")
@@ -80,8 +80,8 @@ def test_losses_are_what_they_say() -> None:
         "kl": np.mean((shares[1] * np.log(shares[1] / shares[0])).sum(1)),
     }
     for name, value in expected.items():
-        assert group_taught_loss(name, scores, wanted).item() == pytest.approx(value)
-        assert torch.autograd.gradcheck(lambda x, name=name: group_taught_loss(name, x, wanted), scores)
+        assert group_distillation_loss(name, scores, wanted).item() == pytest.approx(value)
+        assert torch.autograd.gradcheck(lambda x, name=name: group_distillation_loss(name, x, wanted), scores)
 
 
 @pytest.mark.parametrize("loss", ["mse", "margin-mse", "kl"])

@@ -16,7 +16,7 @@ from queries import random_documents
 from scattered import Scattered
 from served import Client, build, served
 from vizsla import Document, Hit, Index, RemoteIndex, VizslaError, parse_model
-from vizsla.retrievers.remote_calls import Abilities, Calls
+from vizsla.retrievers.remote_calls import Calls, Capabilities
 from vizsla.runs import Hits
 
 DOCUMENTS = [
@@ -212,7 +212,7 @@ def test_a_client_searches_as_the_index_does(client: Client, folder: Path) -> No
 
 
 def test_a_server_of_an_earlier_version_is_named() -> None:
-    calls = Calls("pets", abilities=Abilities("0.9"))
+    calls = Calls("pets", abilities=Capabilities("0.9"))
     with pytest.raises(VizslaError, match=r"the server runs vizsla 0\.9 and does not know syntax; update it"):
         next(calls.with_model(syntax="lucene"))
     with pytest.raises(VizslaError, match="does not know collapse"):

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vizsla.engine.ann import AnnIndex, build_ann_index, check_gpu, faiss_for
     from vizsla.engine.arrays import DamagedSegmentError
-    from vizsla.engine.deletions import frequencies_without, living_frequencies
+    from vizsla.engine.deletions import live_frequencies, live_frequencies_without
     from vizsla.engine.edit_distance import WordList
     from vizsla.engine.list_directory import BlockTable, ListDirectory
     from vizsla.engine.match_lists import exact_matches
@@ -91,9 +91,9 @@ _HOMES = {
     "exact_max_sims": "max_sim",
     "faiss_for": "ann",
     "fits_a_segment": "segment",
-    "frequencies_without": "deletions",
+    "live_frequencies_without": "deletions",
     "learn_codec": "token_rows",
-    "living_frequencies": "deletions",
+    "live_frequencies": "deletions",
     "number_dtype": "residual_rows",
     "processors": "threads",
     "rows_with_a_score": "row_search",
@@ -154,9 +154,9 @@ __all__ = [
     "exact_max_sims",
     "faiss_for",
     "fits_a_segment",
-    "frequencies_without",
     "learn_codec",
-    "living_frequencies",
+    "live_frequencies",
+    "live_frequencies_without",
     "number_dtype",
     "processors",
     "rows_with_a_score",

@@ -22,7 +22,7 @@ from vizsla.engine.segment import Segment
 from vizsla.kernels import njit
 
 
-def living_frequencies(segment: Segment, alive: np.ndarray) -> np.ndarray:
+def live_frequencies(segment: Segment, alive: np.ndarray) -> np.ndarray:
     """How many live documents are in each list, first of the small ones, then of the large ones."""
     return np.concatenate([_living(lists, alive) for lists in (segment.small, segment.large)])
 
@@ -68,8 +68,8 @@ def _count_rows(lists, block_starts, has_gone, gone, counts):
     return True
 
 
-def frequencies_without(segment: Segment, before: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
-    """How many live documents are in each list once these rows are deleted as well; see `living_frequencies`.
+def live_frequencies_without(segment: Segment, before: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
+    """How many live documents are in each list once these rows are deleted as well; see `live_frequencies`.
 
     `before`: the counts before the deletion; None if no document of the segment has been deleted so far. Only the
     ranges of these rows are read, which takes far less time than counting all live documents again.

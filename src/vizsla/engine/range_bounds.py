@@ -56,7 +56,7 @@ class Candidates(NamedTuple):
 
 
 @njit
-def come_to(ranges, at, end, doc_range):
+def advance_to(ranges, at, end, doc_range):
     """Advance to the first block at or after a range; returns its position and whether it belongs to that range."""
     while at < end and ranges[at] < doc_range:
         at += 1
@@ -75,7 +75,7 @@ def _fetch_next(lists, r, end):
 @njit_inlined
 def add_term(small, large, lengths, blocks, at, i, s, doc_range, w, rows, factors, sums, offsets):
     """Add a term's bounds in a range, to all sums or only to those of a few documents; False for damage."""
-    at[i, 0], here = come_to(small.ranges, at[i, 0], blocks[i, 1], doc_range)
+    at[i, 0], here = advance_to(small.ranges, at[i, 0], blocks[i, 1], doc_range)
     if here:
         a, z = block_bounds(small, at[i, 0])
         if z < a:
@@ -92,7 +92,7 @@ def add_term(small, large, lengths, blocks, at, i, s, doc_range, w, rows, factor
             add_few(sums, small, a, z, lengths[s], doc_range << RANGE_BITS, factors[i], w, s, offsets)
         else:
             add_small_block(sums, small.postings, a, z, lengths[s], doc_range << RANGE_BITS, rows[i], w, s)
-    at[i, 1], here = come_to(large.ranges, at[i, 1], blocks[i, 3], doc_range)
+    at[i, 1], here = advance_to(large.ranges, at[i, 1], blocks[i, 3], doc_range)
     if here:
         a, z = block_bounds(large, at[i, 1])
         if z < a:

@@ -16,7 +16,7 @@ import numpy as np
 from vizsla.engine.blocks import MANY, MAX_SMALL, RANGE_BITS, RANGE_SIZE
 from vizsla.engine.bounds import MAX_SUM, clear
 from vizsla.engine.first_threshold import guess_threshold
-from vizsla.engine.range_bounds import BIN_BITS, PROBE, bound_range, come_to, keep, refine
+from vizsla.engine.range_bounds import BIN_BITS, PROBE, advance_to, bound_range, keep, refine
 from vizsla.engine.scores import score_documents
 from vizsla.engine.stop_flag import must_stop
 from vizsla.engine.topk import merge_topk
@@ -38,8 +38,8 @@ def _next_range(small, large, blocks, at, order, essential, first):
     doc_range = np.int64(NO_RANGE)
     for j in range(essential):
         i = order[j]
-        at[i, 0], _ = come_to(small, at[i, 0], blocks[i, 1], first)
-        at[i, 1], _ = come_to(large, at[i, 1], blocks[i, 3], first)
+        at[i, 0], _ = advance_to(small, at[i, 0], blocks[i, 1], first)
+        at[i, 1], _ = advance_to(large, at[i, 1], blocks[i, 3], first)
         if at[i, 0] < blocks[i, 1]:
             doc_range = min(doc_range, np.int64(small[at[i, 0]]))
         if at[i, 1] < blocks[i, 3]:

@@ -159,7 +159,7 @@ class Segment:
         return OpenTerms(SegmentArrays(small, large, self.lengths, mask, len(self.numbers), first), blocks)
 
     def frequencies(self, terms: np.ndarray, living: np.ndarray | None = None) -> np.ndarray:
-        """In how many documents each of these terms occurs; in how many live ones, given `living_frequencies`."""
+        """In how many documents each of these terms occurs; in how many live ones, given `live_frequencies`."""
         if living is None:
             df: np.ndarray = self.small.frequencies(terms) + self.large.frequencies(terms)
             if (df > len(self)).any():

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from vizsla.datasets import RawLines
 from vizsla.errors import VizslaError
 from vizsla.index.search.facets import Facets
-from vizsla.index.search.plan import OtherOptions, SearchKeywords, SearchWay
+from vizsla.index.search.plan import ModelFreeOptions, SearchKeywords, SearchSettings
 from vizsla.index.search.statistics import TermStatistics
 from vizsla.index.search.suggestions import Suggestion
 from vizsla.index.writing.transaction import Added
@@ -155,12 +155,12 @@ class Collection(CollectionView):
 
     @abstractmethod
     def run(
-        self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None, **options: Unpack[SearchWay]
+        self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None, **options: Unpack[SearchSettings]
     ) -> Run:
         """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
 
     @abstractmethod
-    def with_model(self, model: str | Model | None = None, **options: Unpack[OtherOptions]) -> CollectionView:
+    def with_model(self, model: str | Model | None = None, **options: Unpack[ModelFreeOptions]) -> CollectionView:
         """The same documents, searched with another model or in another way; see `search_many`.
 
         `options`: combine, search_params, approximate, threads, syntax, timeout. A model that the collection has no

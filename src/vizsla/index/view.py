@@ -13,10 +13,10 @@ from vizsla.index.search.facets import Facets, facets_of_hits
 from vizsla.index.search.highlight import Highlighter
 from vizsla.index.search.plan import (
     ONE_TEXT,
-    OtherOptions,
+    ModelFreeOptions,
     SearchKeywords,
     SearchOptions,
-    SearchWay,
+    SearchSettings,
     check_options,
 )
 from vizsla.index.search.statistics import TermStatistics
@@ -109,13 +109,13 @@ class SearchableCollection(Collection):
             return self._parse_model(model)
         return None if model is None else check_model(model)
 
-    def _options(self, options: SearchKeywords | SearchWay, threads: int | None = None) -> SearchOptions:
-        told: dict[str, Any] = {"threads": threads, **options}
-        check_options(told)
-        model = told.pop("model", None)
-        return SearchOptions(None if model is None else self._model_of(model), **told)
+    def _options(self, options: SearchKeywords | SearchSettings, threads: int | None = None) -> SearchOptions:
+        values: dict[str, Any] = {"threads": threads, **options}
+        check_options(values)
+        model = values.pop("model", None)
+        return SearchOptions(None if model is None else self._model_of(model), **values)
 
-    def with_model(self, model: str | Model | None = None, **options: Unpack[OtherOptions]) -> IndexView:
+    def with_model(self, model: str | Model | None = None, **options: Unpack[ModelFreeOptions]) -> IndexView:
         """The same documents, searched with another model or in another way; see `Collection.with_model`."""
         check_options(options)
         chosen = SearchOptions(self._model_of(model), **options)
@@ -142,7 +142,7 @@ class SearchableCollection(Collection):
         return self._search_with(self._options(options), queries, k, filter, documents)
 
     def run(
-        self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None, **options: Unpack[SearchWay]
+        self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None, **options: Unpack[SearchSettings]
     ) -> Run:
         """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
         return self._run_with(self._options(options), queries, k, filter)

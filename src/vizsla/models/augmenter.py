@@ -164,15 +164,15 @@ class Augmenter(QueryExpander):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Augmenter:
-        told = fields_from_data(cls, options, network="str", terms="str", analyzer="str", pieces="str")
-        file = folder / told["terms"]
+        values = fields_from_data(cls, options, network="str", terms="str", analyzer="str", pieces="str")
+        file = folder / values["terms"]
         try:
             terms = parse_json(file.read_bytes().decode("utf-8", "surrogatepass"))
             check_type("the terms", terms, "tuple[str, ...]")
         except (OSError, ValueError, DescriptionError):
             raise InputError("the terms of this augmenter cannot be read", file=str(file)) from None
-        read = {name: Analyzer.parse(told[name], folder) for name in ("analyzer", "pieces")}
-        return cls(**{**told, **read, "network": Network.open(folder / told["network"]), "terms": tuple(terms)})
+        read = {name: Analyzer.parse(values[name], folder) for name in ("analyzer", "pieces")}
+        return cls(**{**values, **read, "network": Network.open(folder / values["network"]), "terms": tuple(terms)})
 
     def save(self, folder: str | Path) -> None:
         """Write the augmenter to a folder of its own."""

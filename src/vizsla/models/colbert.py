@@ -69,9 +69,9 @@ class ColBERT(PieceNetwork, TokenComponent):
     def open(cls, which: str | Path, precision: Precision = "float32", **options: Any) -> ColBERT:
         """A checkpoint from a folder, or by its name on the model hub; options override the settings in its files."""
         checkpoint = ColbertCheckpoint.read(which)
-        told = vars(checkpoint.settings)
-        told |= {name: min(told[name], checkpoint.longest) for name in ("length", "query_length")}
-        return cls(network=checkpoint.network(precision), analyzer=checkpoint.analyzer, **{**told, **options})
+        values = vars(checkpoint.settings)
+        values |= {name: min(values[name], checkpoint.longest) for name in ("length", "query_length")}
+        return cls(network=checkpoint.network(precision), analyzer=checkpoint.analyzer, **{**values, **options})
 
     @property
     def dimensions(self) -> int:

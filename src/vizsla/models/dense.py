@@ -57,10 +57,10 @@ class Preset:
     @property
     def options(self) -> dict[str, Any]:
         """Those of a dense model."""
-        told = {"normalize": self.normalize, "query_prompt": self.query_prompt}
-        told |= {"document_prompt": self.document_prompt}
+        chosen = {"normalize": self.normalize, "query_prompt": self.query_prompt}
+        chosen |= {"document_prompt": self.document_prompt}
         plain = ("separator", "special_tokens", "pad_with_mask", "token_types")
-        given = {name: value for name, value in told.items() if value is not None}
+        given = {name: value for name, value in chosen.items() if value is not None}
         return given | {name: getattr(self, name) for name in plain}
 
 
@@ -195,17 +195,17 @@ class Dense(DenseComponent):
         if queries:
             sides[1] = Checkpoint.read(queries)[0]
         towers = [_asked(side, preset, pooling) for side in sides if side is not None]
-        told = {**_told(towers), **(preset.options if preset is not None else {})}
+        chosen = {**_checkpoint_options(towers), **(preset.options if preset is not None else {})}
         if preset is not None:
-            told |= {"length": min(preset.length, towers[0].length)}
-            told |= {"query_length": min(preset.query_length, towers[-1].length)}
-        told |= options
-        usual = told.get("special_tokens", True) and not told.get("pad_with_mask") and not told.get("token_types")
+            chosen |= {"length": min(preset.length, towers[0].length)}
+            chosen |= {"query_length": min(preset.query_length, towers[-1].length)}
+        chosen |= options
+        usual = chosen.get("special_tokens", True) and not chosen.get("pad_with_mask") and not chosen.get("token_types")
         plain = usual and all(tower.plain for tower in towers) and alike([tower.pieces for tower in towers])
         networks = [tower.network(precision) if plain else tower.transformer(precision) for tower in towers]
-        told |= {"network": networks[0], "query_network": networks[1] if len(networks) > 1 else None}
+        chosen |= {"network": networks[0], "query_network": networks[1] if len(networks) > 1 else None}
         usually = {"separator": "\n" if plain else " ", "analyzer": towers[0].analyzer if plain else None}
-        return cls(**{**usually, **told})
+        return cls(**{**usually, **chosen})
 
     @property
     def batch_size(self) -> int:
@@ -288,14 +288,14 @@ class Dense(DenseComponent):
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Dense:
-        told = fields_from_data(cls, options, network="str", query_network="str | None", analyzer="str | None")
-        queries, pieces = told["query_network"], told["analyzer"]
+        chosen = fields_from_data(cls, options, network="str", query_network="str | None", analyzer="str | None")
+        queries, pieces = chosen["query_network"], chosen["analyzer"]
         read = {
-            "network": _opened(folder / told["network"]),
+            "network": _opened(folder / chosen["network"]),
             "query_network": None if queries is None else _opened(folder / queries),
             "analyzer": None if pieces is None else Analyzer.parse(pieces, folder),
         }
-        return cls(**{**told, **read})
+        return cls(**{**chosen, **read})
 
 
 class _Pieced:
@@ -335,7 +335,7 @@ def _asked(checkpoint: Checkpoint, preset: Preset | None, pooling: Sequence[str]
     return checkpoint.changed(**changes)
 
 
-def _told(towers: Sequence[Checkpoint]) -> dict[str, Any]:
+def _checkpoint_options(towers: Sequence[Checkpoint]) -> dict[str, Any]:
     """The model options that follow from the encoders' files."""
     documents, queries = towers[0].settings, towers[-1].settings
     return {

@@ -91,8 +91,8 @@ class GAR(QueryExpander):
         return {text.strip(): " ".join([text, *more]) for text, more in _read_generated(file, self.field)}
 
     def options(self, folder: Path) -> dict[str, Any]:
-        told = {name: getattr(self, name) for name in ("generator", "field", "max_tokens")}
-        return told | {name: _kept(getattr(self, name), folder) for name in ("file", "questions")}
+        values = {name: getattr(self, name) for name in ("generator", "field", "max_tokens")}
+        return values | {name: _kept(getattr(self, name), folder) for name in ("file", "questions")}
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> GAR:

@@ -48,9 +48,9 @@ class PieceNetwork:
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> Self:
-        told = fields_from_data(cls, options, network="str", analyzer="str")
+        values = fields_from_data(cls, options, network="str", analyzer="str")
         opened = {
-            "network": Network.open(folder / told["network"]),
-            "analyzer": Analyzer.parse(told["analyzer"], folder),
+            "network": Network.open(folder / values["network"]),
+            "analyzer": Analyzer.parse(values["analyzer"], folder),
         }
-        return cls(**{**told, **opened})
+        return cls(**{**values, **opened})

@@ -73,13 +73,13 @@ def save_statistics(statistics: CountedStatistics, folder: Path) -> list[Any]:
     return [name, statistics.documents, statistics.total_length, statistics.longest]
 
 
-def load_statistics(told: Sequence[Any] | None, folder: Path) -> CountedStatistics | None:
+def load_statistics(description: Sequence[Any] | None, folder: Path) -> CountedStatistics | None:
     """The counts that `save_statistics` wrote to a folder, by the description it returned; None for None."""
-    if told is None:
+    if description is None:
         return None
-    if len(told) != 4:
+    if len(description) != 4:
         raise DescriptionError("statistics are a name and three numbers")
-    name, documents, total, longest = told
+    name, documents, total, longest = description
     check_type("the name of statistics", name, "str")
     for number in (documents, total, longest):
         check_type("a number of statistics", number, "int")

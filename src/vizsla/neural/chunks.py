@@ -97,7 +97,7 @@ def visible_tokens(batch: Batch, limits: Tensor) -> Iterator[Tensor]:
         first += len(sizes)
 
 
-def pieces_apart(chunk: Chunk, which: Tensor) -> tuple[Chunk, Tensor]:
+def split_into_pieces(chunk: Chunk, which: Tensor) -> tuple[Chunk, Tensor]:
     """Split some texts of a chunk into texts of one word piece each, with [CLS] and [SEP] around it.
 
     `which`: [texts] the texts to split; a text without a piece is left as it is. Also returns where the tokens of each
@@ -105,7 +105,7 @@ def pieces_apart(chunk: Chunk, which: Tensor) -> tuple[Chunk, Tensor]:
 
     >>> ids = torch.tensor([[101, 5, 102, 0], [101, 6, 7, 102]])
     >>> chunk = packed(ids, ids > 0, 100).chunks[0]
-    >>> apart, starts = pieces_apart(chunk, torch.tensor([False, True]))
+    >>> apart, starts = split_into_pieces(chunk, torch.tensor([False, True]))
     >>> apart.ids.tolist(), apart.starts.tolist(), starts.tolist()
     ([101, 5, 102, 101, 6, 102, 101, 7, 102], [0, 3, 6, 9], [0, 3, 9])
     """

@@ -38,7 +38,7 @@ def attend(qkv: Tensor, starts: Tensor, longest: int, visible: Tensor | None = N
     return mixed.transpose(1, 2)[mask]
 
 
-def whole_width(vocabulary: int) -> int:
+def padded_vocabulary(vocabulary: int) -> int:
     """The vocabulary size rounded up to a multiple of 64, since tensor cores need aligned rows."""
     return -(-vocabulary // 64) * 64
 
@@ -52,7 +52,7 @@ class PackedBert(Module):
         self.heads: int = bert.config.num_attention_heads
         self.hidden: int = bert.config.hidden_size
         self.vocabulary: int = bert.config.vocab_size
-        self.width = whole_width(self.vocabulary)
+        self.width = padded_vocabulary(self.vocabulary)
         self.token_types = False
         """Whether documents have token type 1; otherwise all texts have token type 0."""
 
@@ -94,7 +94,7 @@ class Padded(Module):
         self.model = model
         self.hidden: int = model.config.hidden_size
         self.vocabulary: int = model.config.vocab_size
-        self.width = whole_width(self.vocabulary)
+        self.width = padded_vocabulary(self.vocabulary)
 
     def forward(self, chunk: Chunk) -> Tensor:
         """[tokens, hidden] the states of the last layer."""

@@ -257,7 +257,7 @@ def _length(folder: Path, tokenizer: Path) -> int:
         return read_json(folder / name) if (folder / name).is_file() else {}
 
     truncation = (known(_TOKENIZER).get("truncation") or {}) if tokenizer.name == _TOKENIZER else {}
-    told = [known("tokenizer_config.json").get("model_max_length"), truncation.get("max_length")]
-    limits = [int(n) for n in told if isinstance(n, int | float) and 0 < n < 1 << 30]
+    lengths = [known("tokenizer_config.json").get("model_max_length"), truncation.get("max_length")]
+    limits = [int(n) for n in lengths if isinstance(n, int | float) and 0 < n < 1 << 30]
     length = limits[0] if limits else MAX_LENGTH
     return min(length, positions(known("config.json")) or length)

@@ -16,7 +16,7 @@ from vizsla.datasets import RawLines
 from vizsla.errors import UnknownNameError, UnsupportedError, VizslaError, kind_of
 from vizsla.index import Added, Facets, FacetValue, FieldFacets, Suggestion, TermStatistics
 from vizsla.index.collection import ids_or_filter
-from vizsla.index.search.plan import OtherOptions, SearchKeywords, SearchWay, check_options
+from vizsla.index.search.plan import ModelFreeOptions, SearchKeywords, SearchSettings, check_options
 from vizsla.models import Model
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hits, KnownDocuments, Run, document_id
 from vizsla.runs.query_language import check_syntax
@@ -86,7 +86,7 @@ class RemoteOptions:
         return {name: value for name, value in self.as_body().items() if name in _OF_SCORES}
 
 
-class RemoteKeywords(OtherOptions, total=False):
+class RemoteKeywords(ModelFreeOptions, total=False):
     """How a server searches, apart from the model."""
 
     weights: Sequence[float] | None
@@ -113,7 +113,7 @@ def meet(server: str, name: str) -> Call[Calls]:
     if "model" not in facts:
         reason = facts.get("reason") or "the server does not say why"
         raise VizslaError(f"{server}: the index {chosen} cannot be searched now: {reason}")
-    abilities = Abilities(str(answer["vizsla"]), frozenset(map(str, answer.get("abilities", ()))))
+    abilities = Capabilities(str(answer["vizsla"]), frozenset(map(str, answer.get("abilities", ()))))
     return Calls(chosen, str(facts["model"]), limits, abilities=abilities)
 
 
@@ -125,14 +125,14 @@ class Limits:
     k: int = 1000
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Limits:
+    def of(cls, reported: Mapping[str, Any]) -> Limits:
         """The limits that a server reports, with defaults for those that it does not report."""
-        queries, k = int(told.get("queries", cls.queries)), int(told.get("k", cls.k))
+        queries, k = int(reported.get("queries", cls.queries)), int(reported.get("k", cls.k))
         return cls(max(min(queries, QUERIES), 1), max(k, 1))
 
 
 @dataclass(frozen=True)
-class Abilities:
+class Capabilities:
     """The optional capabilities of a server; servers of earlier versions have fewer."""
 
     version: str = ""
@@ -172,7 +172,7 @@ class Calls:
     limits: Limits = Limits()
     options: RemoteOptions = RemoteOptions()
     seen: Seen = field(default_factory=Seen)
-    abilities: Abilities = Abilities()
+    abilities: Capabilities = Capabilities()
 
     # Searching
 
@@ -234,7 +234,7 @@ class Calls:
         return [_hits(own) for own in found]
 
     def run(
-        self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None, **options: Unpack[SearchWay]
+        self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None, **options: Unpack[SearchSettings]
     ) -> Call[Run]:
         """The rankings of many queries, by query id; see `Collection.run`."""
         texts = list(check_mapping(queries).values())
@@ -417,7 +417,7 @@ class Calls:
 
     # Requests
 
-    def _searched_with(self, options: SearchKeywords | SearchWay) -> Calls:
+    def _searched_with(self, options: SearchKeywords | SearchSettings) -> Calls:
         """The calls for the options of one search."""
         check_options(options)
         given = _for_a_server(options)

@@ -36,14 +36,14 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise InputError(f"this file cannot be decompressed ({e})", file=str(path)) from None
 
 
-def no_blanks(*ids: str) -> None:
+def check_no_whitespace(*ids: str) -> None:
     """Refuse ids with blanks: TREC's formats separate columns by blanks."""
     for one in ids:
         if one.split() != [one]:
             raise InputError(f"TREC's format cannot hold an id that is empty or contains whitespace ({one!r})")
 
 
-def no_tabs(*ids: str) -> None:
+def check_no_tabs(*ids: str) -> None:
     """Refuse ids with tabs or line ends, which tab-separated columns cannot hold."""
     for one in ids:
         if not one.strip() or any(c in one for c in "\t\r\n"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vizsla.errors import InputError
-from vizsla.runs.files import no_blanks, no_tabs, numbered_lines
+from vizsla.runs.files import check_no_tabs, check_no_whitespace, numbered_lines
 
 MOST_GRADE = 1_000_000
 _HEADERS = ("query-id", "query_id", "qid")
@@ -51,8 +51,8 @@ class Qrels:
         (['q1 0 d1 2\\n'], ['query-id\\tcorpus-id\\tscore\\n', 'q1\\td 1\\t2\\n'])
         """
         rows = [(q, d, grade) for q, judged in self.judgements.items() for d, grade in judged.items()]
-        no_blanks(*self.judgements)
-        (no_tabs if tabs else no_blanks)(*(d for _, d, _ in rows))
+        check_no_whitespace(*self.judgements)
+        (check_no_tabs if tabs else check_no_whitespace)(*(d for _, d, _ in rows))
         if tabs:
             return ["query-id\tcorpus-id\tscore\n", *(f"{q}\t{d}\t{grade}\n" for q, d, grade in rows)]
         return [f"{q} 0 {d} {grade}\n" for q, d, grade in rows]

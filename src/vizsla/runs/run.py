@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from vizsla.errors import InputError, VizslaError
-from vizsla.runs.files import no_blanks, numbered_lines
+from vizsla.runs.files import check_no_whitespace, numbered_lines
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -150,8 +150,8 @@ class Run(Mapping[str, Ranking]):
         """Write TREC's six columns: query, Q0, document, rank, score, tag."""
         label = "_".join((tag or self.name or "vizsla").split())
         for query, ranking in self.items():  # before anything is written
-            no_blanks(query)
-            no_blanks(*(d for d in ranking.documents if not d or " " in d or not d.isprintable()))
+            check_no_whitespace(query)
+            check_no_whitespace(*(d for d in ranking.documents if not d or " " in d or not d.isprintable()))
         with Path(path).open("w", encoding="utf-8") as file:
             for query, ranking in self.items():
                 for rank, (document, score) in enumerate(ranking, 1):

@@ -25,7 +25,7 @@ from vizsla.server.hosting import public_error
 from vizsla.server.mcp import McpApp, mcp_server
 from vizsla.server.routes import JSON, answer, documents, judging, known_parameters, operations, search
 from vizsla.server.schemas import Error
-from vizsla.server.searching import Shortcut
+from vizsla.server.searching import FastPath
 from vizsla.server.service import Service
 from vizsla.server.settings import Settings
 
@@ -67,7 +67,7 @@ def create_app(settings: Settings) -> App:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _mistake)
-    whole: App = Shortcut(app, service)
+    whole: App = FastPath(app, service)
     if settings.cors:
         headers = ["authorization", "content-type", "x-api-key"]
         whole = CORSMiddleware(whole, allow_origins=list(settings.cors), allow_methods=["*"], allow_headers=headers)

@@ -76,7 +76,7 @@ def _needs_key(sentence: str) -> RequestError:
     return RequestError(sentence, 401, {"WWW-Authenticate": "Bearer"})
 
 
-class Doors:
+class AccessControl:
     """Who may do what. Keys are stored as hashes, which are compared in constant time."""
 
     def __init__(self, keys: Keys, host: str) -> None:
@@ -133,8 +133,8 @@ def too_large(limit: int) -> RequestError:
 def has_body(scope: Scope) -> bool:
     """Whether a request announces a body and has a method whose body is read."""
     headers = dict(scope["headers"])
-    told = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
-    return told and scope["method"] in _WITH_BODY
+    has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+    return has_body and scope["method"] in _WITH_BODY
 
 
 class Place:
@@ -157,7 +157,7 @@ class Place:
         self.is_taken = False
 
 
-class Waits:
+class PendingBodies:
     """The bodies that are being received. If there are more than `most`, the one that was idle longest is dropped."""
 
     def __init__(self, most: int, seconds: float) -> None:
@@ -193,7 +193,7 @@ class Body:
     An upload always gets a slot: its client has already sent a lot, and writes wait in their own queue.
     """
 
-    def __init__(self, receive: Receive, waits: Waits, place: Place, limit: int, is_upload: bool) -> None:
+    def __init__(self, receive: Receive, waits: PendingBodies, place: Place, limit: int, is_upload: bool) -> None:
         self._receive, self._waits, self._place = receive, waits, place
         self._left = self._limit = limit
         self._is_upload = is_upload
@@ -272,8 +272,8 @@ class Gate:
         self._limits = settings.limits
         self._log_texts = settings.log_texts
         self._access_log = settings.access_log
-        self._waits = Waits(settings.limits.bodies, settings.limits.seconds)
-        self._doors = Doors(settings.keys, settings.host)
+        self._waits = PendingBodies(settings.limits.bodies, settings.limits.seconds)
+        self._doors = AccessControl(settings.keys, settings.host)
         self._origins = frozenset(settings.cors)
         self._hosts = frozenset(host.lower() for host in settings.hosts)
         if not self._hosts and is_loopback(settings.host):

@@ -248,8 +248,8 @@ def query_key(query: str) -> str:
 def check_grade(grade: object) -> None:
     """Refuse what is neither a grade nor None."""
     if grade is not None and (type(grade) is not int or not 0 <= grade <= BEST_GRADE):
-        told = f"the number {grade}" if type(grade) is int and abs(grade) < 10**9 else kind_of(grade)
-        raise VizslaError(f"a grade is a whole number from 0 to {BEST_GRADE}, or null to forget it, not {told}")
+        received = f"the number {grade}" if type(grade) is int and abs(grade) < 10**9 else kind_of(grade)
+        raise VizslaError(f"a grade is a whole number from 0 to {BEST_GRADE}, or null to forget it, not {received}")
 
 
 @dataclass(frozen=True)

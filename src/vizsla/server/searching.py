@@ -339,7 +339,7 @@ ROUTE = "/v1/{index}/search"
 _PATH = re.compile(r"/v1/([^/]+)/search")
 
 
-class Shortcut:
+class FastPath:
     """Wraps an application, and answers `GET /v1/{index}/search`, the request that comes most often, itself.
 
     It reads the same parameters and gives the same answer as the route of the API. Beside the search it takes less than

@@ -76,12 +76,15 @@ def _start(model: str) -> list[str]:
     if base == model and model.partition("(")[0].strip() in MODELS:
         raise VizslaError(f"{model} cannot be adapted; name minilm, bm26, the folder of a saved model, or an encoder")
     encoder, queries = Checkpoint.read(base)
-    told = encoder.settings
+    read_settings = encoder.settings
     if queries is not None or not encoder.plain:
         raise InputError("only a plain BERT encoder that reads queries and documents can be adapted", file=model)
-    _check_prompts(model, told.query_prompt, told.document_prompt)
-    place = str(encoder.place) if told.base else base
-    return [*_reading(place, encoder.length, encoder.length), *_pooled("+".join(told.pooling), told.normalize, None)]
+    _check_prompts(model, read_settings.query_prompt, read_settings.document_prompt)
+    place = str(encoder.place) if read_settings.base else base
+    return [
+        *_reading(place, encoder.length, encoder.length),
+        *_pooled("+".join(read_settings.pooling), read_settings.normalize, None),
+    ]
 
 
 def _reading(base: str, query_length: int, length: int) -> list[str]:

@@ -165,10 +165,10 @@ class Connection:
             except UnexpectedResponse as e:
                 if e.status_code not in _PASSING:
                     raise self._refusal(e) from None
-                told = _told(e)
-                if _LEADER_LOST in told:  # another server would say the same
-                    raise LeaderLostError(f"{self}: {told}") from None
-                problem = f"answers {e.status_code}: {told}"
+                message = _message_of(e)
+                if _LEADER_LOST in message:  # another server would say the same
+                    raise LeaderLostError(f"{self}: {message}") from None
+                problem = f"answers {e.status_code}: {message}"
             except ResponseHandlingException as e:
                 problem = _unreachable(e)
             except ResourceExhaustedResponse as e:
@@ -241,17 +241,17 @@ class Connection:
         return f"none of {self} answers; the last one {problem}; is one of them a Qdrant server that runs?"
 
     def _refusal(self, error: UnexpectedResponse) -> VizslaError:
-        told = _told(error)
+        message = _message_of(error)
         if error.status_code in _REFUSED_KEY:
             given = "the key is wrong, or may not do this" if self._key else "it asks for a key"
-            return CollectionError(f"{self}: {given} ({told}); set {VARIABLE}")
-        if error.status_code == 404 and ("Collection" in told or "collection" in told):
-            return MissingCollectionError(f"{self}: {told}")
-        if error.status_code == 404 and "Qdrant" not in told and "status" not in str(error.content):
-            return CollectionError(f"{self}: this is not a Qdrant server ({told or 'it answers 404'})")
+            return CollectionError(f"{self}: {given} ({message}); set {VARIABLE}")
+        if error.status_code == 404 and ("Collection" in message or "collection" in message):
+            return MissingCollectionError(f"{self}: {message}")
+        if error.status_code == 404 and "Qdrant" not in message and "status" not in str(error.content):
+            return CollectionError(f"{self}: this is not a Qdrant server ({message or 'it answers 404'})")
         if error.status_code == 409:
-            return ExistingCollectionError(f"{self}: {told}")
-        return CollectionError(f"{self}: the server refuses this ({told})")
+            return ExistingCollectionError(f"{self}: {message}")
+        return CollectionError(f"{self}: the server refuses this ({message})")
 
 
 def _connect(
@@ -265,7 +265,7 @@ def _is_undecided(problem: str) -> bool:
     return "consensus" in problem or "leader is not established" in problem
 
 
-def _told(error: UnexpectedResponse) -> str:
+def _message_of(error: UnexpectedResponse) -> str:
     """What a server said, on one line."""
     content = error.content
     try:
@@ -309,8 +309,8 @@ def query_batch(client: QdrantClient, name: str, requests: list[Json]) -> list[l
     """
     rest = _rest(client)
     if rest is None:
-        told = client.query_batch_points(name, [models.QueryRequest.model_validate(request) for request in requests])
-        return [[point.model_dump() for point in answer.points] for answer in told]
+        answers = client.query_batch_points(name, [models.QueryRequest.model_validate(request) for request in requests])
+        return [[point.model_dump() for point in answer.points] for answer in answers]
     body = to_json({"searches": requests})
     try:
         return [one["points"] for one in _result(rest, "POST", "/points/query/batch", name, body)]

@@ -136,8 +136,8 @@ def drop_collections(connection: Connection, base: str) -> None:
 
 def check_collection(connection: Connection, base: str, model: Model) -> None:
     """Refuse a collection whose vectors are not those of a model."""
-    told = connection.call(QdrantClient.get_collection, base).config.params
-    there = told.vectors if isinstance(told.vectors, Mapping) else {}
+    values = connection.call(QdrantClient.get_collection, base).config.params
+    there = values.vectors if isinstance(values.vectors, Mapping) else {}
     for name, expected in vector_parameters(model).items():
         found = there.get(name)
         if found is None or found.size != expected.size or found.distance != expected.distance:
@@ -147,7 +147,7 @@ def check_collection(connection: Connection, base: str, model: Model) -> None:
                 f"{name!r}, and the collection has {has}; it was changed after it was built, so build it again"
             )
     if any(isinstance(p.component, SparseComponent) for p in model.parts):
-        sparse = (told.sparse_vectors or {}).get(SPARSE)
+        sparse = (values.sparse_vectors or {}).get(SPARSE)
         if sparse is None or sparse.modifier is models.Modifier.IDF:
             has = "none" if sparse is None else "some whose idf Qdrant counts, shard by shard"
             raise CollectionError(

@@ -104,11 +104,13 @@ class CollectionState:
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> CollectionState:
         """The state that is stored as payload; raises `DescriptionError` if this is none."""
-        told = fields_from_data(cls, dict(payload), namespaces="dict", model="dict", files="dict")
-        for entry in told["namespaces"].values():
+        stored = fields_from_data(cls, dict(payload), namespaces="dict", model="dict", files="dict")
+        for entry in stored["namespaces"].values():
             check_type("the statistics of a namespace", entry, "dict")
-        spaces = {name: NamespaceState(**fields_from_data(NamespaceState, e)) for name, e in told["namespaces"].items()}
-        return cls(**{**told, "namespaces": spaces})
+        spaces = {
+            name: NamespaceState(**fields_from_data(NamespaceState, e)) for name, e in stored["namespaces"].items()
+        }
+        return cls(**{**stored, "namespaces": spaces})
 
     def frozen_statistics(self) -> dict[str, CountedStatistics]:
         """By namespace the statistics that documents are weighted with."""

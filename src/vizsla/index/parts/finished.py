@@ -140,9 +140,9 @@ class FinishedPart:
         self.path = path
         with self.reading() as parquet:
             self._metadata = parquet.read_metadata(path)
-            told = (self._metadata.metadata or {}).get(_KEY)
-            facts = None if told is None else PartFacts.read(told)
-        if told is None:
+            stored = (self._metadata.metadata or {}).get(_KEY)
+            facts = None if stored is None else PartFacts.read(stored)
+        if stored is None:
             raise InputError("this Parquet file is not a part; vizsla encode writes parts", file=str(path))
         if facts is None:
             raise InputError("another version of Vizsla wrote this part; encode it again", file=str(path))

@@ -19,7 +19,7 @@ from vizsla.index.reading.terms import NamespaceStatistics, TermTable
 from vizsla.index.storage import arrays, checksums, database, document_ids, living, segment_files
 from vizsla.index.storage.document_ids import SegmentIds
 from vizsla.index.storage.folder import check_model_folder, recover
-from vizsla.index.storage.living import Living
+from vizsla.index.storage.living import LiveDocuments
 from vizsla.index.storage.stored_ids import StoredIds
 from vizsla.models import DenseComponent, Model, TokenComponent, TokenMatchComponent
 
@@ -41,7 +41,7 @@ class _StoredSegment:
         same = before if before is not None and _lasting(before.facts) == _lasting(facts) else None
         self.segment: Segment = same.segment if same else segment_files.read_segment(path, name, facts)
         self.ids: StoredIds = same.ids if same else document_ids.read_ids(path, name, facts)
-        self.living: Living = Living(path, name, facts, listed, same.living if same else None)
+        self.living: LiveDocuments = LiveDocuments(path, name, facts, listed, same.living if same else None)
         if len(self.ids) != len(self.segment) or not self.living.fits(self.segment):
             raise CollectionError(f"{path}: segment {name} is damaged: its arrays contradict each other")
 

@@ -11,7 +11,7 @@ import numpy as np
 from vizsla.engine import DamagedSegmentError, Segment
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database
-from vizsla.index.storage.living import Living
+from vizsla.index.storage.living import LiveDocuments
 from vizsla.index.storage.terms import Term, TermBlocks, find_terms, reading_terms, stored_terms
 
 MAX_CACHED = 100_000
@@ -48,7 +48,9 @@ class CachedTerms(ABC):
 class TermTable(CachedTerms):
     """The terms of an index in a folder."""
 
-    def __init__(self, connection: ReadConnection, segments: Sequence[Segment], living: Sequence[Living]) -> None:
+    def __init__(
+        self, connection: ReadConnection, segments: Sequence[Segment], living: Sequence[LiveDocuments]
+    ) -> None:
         super().__init__()
         self._connection = connection
         self._segments = segments

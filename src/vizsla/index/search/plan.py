@@ -62,7 +62,7 @@ ONE_TEXT = SearchOptions(threads=1)
 """The default options for a single query."""
 
 
-class OtherOptions(TypedDict, total=False):
+class ModelFreeOptions(TypedDict, total=False):
     """How to search, apart from the model."""
 
     combine: str | None
@@ -73,13 +73,13 @@ class OtherOptions(TypedDict, total=False):
     timeout: float | None
 
 
-class SearchWay(OtherOptions, total=False):
+class SearchSettings(ModelFreeOptions, total=False):
     """How to search."""
 
     model: str | Model | None
 
 
-class SearchKeywords(SearchWay, PageOptions, total=False):
+class SearchKeywords(SearchSettings, PageOptions, total=False):
     """How to search, and which results to give: the options of `Index.search`."""
 
 

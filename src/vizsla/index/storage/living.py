@@ -43,7 +43,7 @@ def are_listed(statistics: Mapping[str, Any], count: int) -> bool:
     return not rows or (rows[0] >= 0 and rows[-1] < count and all(a < b for a, b in pairwise(rows)))
 
 
-class Living:
+class LiveDocuments:
     """The live documents of a segment."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Living:
         segment: str,
         facts: Mapping[str, Facts],
         listed: Sequence[int],
-        before: Living | None = None,
+        before: LiveDocuments | None = None,
     ) -> None:
         """`listed`: the rows that were deleted after the files were written. `before`: of the same segment at another
         commit, whose files stay mapped if they are the same.

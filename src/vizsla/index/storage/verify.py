@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.engine import DamagedSegmentError, PostingLists, Segment, living_frequencies
+from vizsla.engine import DamagedSegmentError, PostingLists, Segment, live_frequencies
 from vizsla.engine.blocks import RANGE_SIZE
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.storage import (
@@ -24,7 +24,7 @@ from vizsla.index.storage import (
     segment_files,
 )
 from vizsla.index.storage.folder import absolute, check_model_folder, model_files, recover
-from vizsla.index.storage.living import Living
+from vizsla.index.storage.living import LiveDocuments
 from vizsla.index.storage.stored_ids import DamagedTextsError, StoredIds, StoredTexts
 from vizsla.index.storage.terms import reading_terms, stored_terms
 from vizsla.models import Model
@@ -147,7 +147,7 @@ def _check_segments(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
             continue
         try:
             segment = segment_files.read_segment(path, name, facts)
-            living_files = Living(path, name, facts, statistics.get(living.LISTED, ()))
+            living_files = LiveDocuments(path, name, facts, statistics.get(living.LISTED, ()))
             if not living_files.fits(segment):
                 raise CollectionError(f"{path}: the arrays of segment {name} contradict each other")
             alive = living_files.alive
@@ -262,7 +262,7 @@ def _check_statistics(
     path: Path,
     name: str,
     segment: Segment,
-    stored: Living,
+    stored: LiveDocuments,
     statistics: dict[str, Any],
     namespaces: tuple[str, ...],
 ) -> Iterator[str]:
@@ -275,7 +275,7 @@ def _check_statistics(
     if before is None:
         return
     try:
-        frequencies = living_frequencies(segment, before)
+        frequencies = live_frequencies(segment, before)
     except DamagedSegmentError:
         yield f"{path}: the arrays of segment {name} contradict each other"
         return

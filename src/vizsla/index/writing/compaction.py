@@ -24,7 +24,7 @@ from vizsla.engine import (
     TermSequences,
     VectorIndex,
     fits_a_segment,
-    frequencies_without,
+    live_frequencies_without,
     storage_of,
     token_store,
 )
@@ -187,7 +187,7 @@ class Compaction:
         assert entry.alive is not None
         before = entry.living_files.files.get(living.FREQUENCIES)
         try:
-            frequencies = frequencies_without(entry.segment, before, entry.gone)
+            frequencies = live_frequencies_without(entry.segment, before, entry.gone)
         except DamagedSegmentError:
             raise CollectionError(f"{self._path}: segment {entry.name} is damaged; run 'vizsla verify'") from None
         with segment_files.writing_files(self._path, entry.name) as folder:

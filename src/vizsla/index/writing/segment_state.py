@@ -12,7 +12,7 @@ import numpy as np
 from vizsla.engine import Segment
 from vizsla.index.storage import arrays, document_ids, living, segment_files
 from vizsla.index.storage.document_ids import SegmentIds
-from vizsla.index.storage.living import Living
+from vizsla.index.storage.living import LiveDocuments
 from vizsla.index.storage.stored_ids import StoredTexts
 from vizsla.index.writing.term_numbers import KnownTerms
 
@@ -104,9 +104,9 @@ class SegmentState:
         return int(numbers[0]), int(numbers[-1])
 
     @cached_property
-    def living_files(self) -> Living:
+    def living_files(self) -> LiveDocuments:
         """Which of its documents lived at the last commit."""
-        return Living(self._path, self.name, self.files, self._before.get(living.LISTED, ()))
+        return LiveDocuments(self._path, self.name, self.files, self._before.get(living.LISTED, ()))
 
     @cached_property
     def gone(self) -> np.ndarray:

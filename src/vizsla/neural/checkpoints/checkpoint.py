@@ -242,14 +242,14 @@ def is_plain(config: Mapping[str, Any]) -> bool:
 
 def trainable_config(folder: Path) -> dict[str, Any]:
     """The config.json of an encoder that can be trained, as that of a BERT: a plain BERT or a DistilBERT."""
-    told = read_json(folder / "config.json")
-    kind = told.get("model_type", "without a model_type")
+    description = read_json(folder / "config.json")
+    kind = description.get("model_type", "without a model_type")
     if kind not in ("bert", "distilbert"):
         raise InputError(f"only BERT and DistilBERT can be trained, and this is {kind}", file=str(folder))
-    if told.get("auto_map"):
+    if description.get("auto_map"):
         raise InputError(f"only plain encoders can be trained, and this {kind} brings its own code", file=str(folder))
     try:
-        config = bert_description(told) if kind == "distilbert" else told
+        config = bert_description(description) if kind == "distilbert" else description
     except KeyError as e:
         raise InputError(f"config.json does not describe a DistilBERT (no {e.args[0]})", file=str(folder)) from None
     for name, usual in _PLAIN.items():

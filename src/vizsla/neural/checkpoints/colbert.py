@@ -140,14 +140,14 @@ def _stanford(folder: Path) -> tuple[Path, Path, ColbertSettings]:
     usual = ColbertSettings()
     if not (folder / _STANFORD).is_file():
         return folder, folder, usual
-    told = read_json(folder / _STANFORD)
+    values = read_json(folder / _STANFORD)
     settings = ColbertSettings(
-        query_marker=_read(told, "query_token_id", usual.query_marker, folder / _STANFORD),
-        document_marker=_read(told, "doc_token_id", usual.document_marker, folder / _STANFORD),
-        query_length=_read(told, "query_maxlen", usual.query_length, folder / _STANFORD),
-        length=_read(told, "doc_maxlen", usual.length, folder / _STANFORD),
-        attend_to_mask=_read(told, "attend_to_mask_tokens", usual.attend_to_mask, folder / _STANFORD),
-        skipped=usual.skipped if _read(told, "mask_punctuation", True, folder / _STANFORD) else (),
+        query_marker=_read(values, "query_token_id", usual.query_marker, folder / _STANFORD),
+        document_marker=_read(values, "doc_token_id", usual.document_marker, folder / _STANFORD),
+        query_length=_read(values, "query_maxlen", usual.query_length, folder / _STANFORD),
+        length=_read(values, "doc_maxlen", usual.length, folder / _STANFORD),
+        attend_to_mask=_read(values, "attend_to_mask_tokens", usual.attend_to_mask, folder / _STANFORD),
+        skipped=usual.skipped if _read(values, "mask_punctuation", True, folder / _STANFORD) else (),
     )
     return folder, folder, settings
 
@@ -169,26 +169,26 @@ def _pylate(folder: Path) -> tuple[Path, Path, ColbertSettings]:
     if activation not in _NO_ACTIVATION or layer.get("use_residual"):
         raise InputError("only a projection without activation and residual can be read", file=str(folder / dense))
     file = folder / _PYLATE
-    told = read_json(file) if file.is_file() else {}
+    values = read_json(file) if file.is_file() else {}
     usual = ColbertSettings(query_marker="[Q] ", document_marker="[D] ", length=180)
-    skipped = told.get("skiplist_words", list(usual.skipped))
+    skipped = values.get("skiplist_words", list(usual.skipped))
     if not isinstance(skipped, list) or not all(isinstance(word, str) for word in skipped):
         raise InputError("skiplist_words must be a list of texts", file=str(file))
     settings = ColbertSettings(
-        query_marker=_read(told, "query_prefix", usual.query_marker, file),
-        document_marker=_read(told, "document_prefix", usual.document_marker, file),
-        query_length=_read(told, "query_length", usual.query_length, file),
-        length=_read(told, "document_length", usual.length, file),
-        expand_queries=_read(told, "do_query_expansion", usual.expand_queries, file),
-        attend_to_mask=_read(told, "attend_to_expansion_tokens", usual.attend_to_mask, file),
+        query_marker=_read(values, "query_prefix", usual.query_marker, file),
+        document_marker=_read(values, "document_prefix", usual.document_marker, file),
+        query_length=_read(values, "query_length", usual.query_length, file),
+        length=_read(values, "document_length", usual.length, file),
+        expand_queries=_read(values, "do_query_expansion", usual.expand_queries, file),
+        attend_to_mask=_read(values, "attend_to_expansion_tokens", usual.attend_to_mask, file),
         skipped=tuple(skipped),
     )
     return folder / base, folder / dense, settings
 
 
-def _read(told: dict[str, Any], name: str, usual: Any, file: Path) -> Any:
+def _read(values: dict[str, Any], name: str, usual: Any, file: Path) -> Any:
     """A setting, which must have the type of its default value; the default if it is missing."""
-    value = told.get(name)
+    value = values.get(name)
     if value is None:
         return usual
     if type(value) is not type(usual) or (type(value) is int and value < 4):

@@ -145,8 +145,8 @@ class SparseCheckpoint:
         config = read_json(place / "config.json")
         if settings.is_table and "path" in config:
             raise InputError("weights in a file of JSON are not read; save the model again", file=str(place))
-        told = EncoderSettings(base=settings.base, length=settings.length)
-        return cls(Checkpoint(folder, config, told), settings)
+        read = EncoderSettings(base=settings.base, length=settings.length)
+        return cls(Checkpoint(folder, config, read), settings)
 
     @property
     def folder(self) -> Path:
@@ -163,8 +163,8 @@ class SparseCheckpoint:
         if not self.settings.is_table:
             return self.checkpoint.length
         file = self.place / "tokenizer_config.json"
-        told = read_json(file).get("model_max_length") if file.is_file() else None
-        return int(told) if isinstance(told, int | float) and 0 < told < _ALL else _ALL
+        limit = read_json(file).get("model_max_length") if file.is_file() else None
+        return int(limit) if isinstance(limit, int | float) and 0 < limit < _ALL else _ALL
 
     @property
     def pieces(self) -> WordPiece | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from vizsla.neural.chunks import SPECIAL_TOKENS, START, Batch, Chunk, packed, pieces_apart
+from vizsla.neural.chunks import SPECIAL_TOKENS, START, Batch, Chunk, packed, split_into_pieces
 from vizsla.neural.encoder import PackedBert, Padded
 from vizsla.neural.heads.base import HEADS, RULED_OUT, Head, Output
 from vizsla.neural.lazy_torch import Module, inference_mode, nn, no_grad, torch
@@ -198,7 +198,7 @@ class Splade(Module):
         starts = chunk.starts
         if self.by_pieces and self.training and chunk.side == 0:
             every_second = torch.arange(len(starts) - 1, device=starts.device) % 2 == 1
-            chunk, starts = pieces_apart(chunk, every_second)
+            chunk, starts = split_into_pieces(chunk, every_second)
         states = self.head.transform(self.encoder(chunk))
         return highest_logits(states, self.head.decoder.weight, self.head.decoder.bias, starts)
 
@@ -212,7 +212,7 @@ class Splade(Module):
         for pieces in torch.arange(self.vocabulary, device=kept.device).tensor_split(-(-self.vocabulary // _PIECES)):
             text = nn.functional.pad(pieces, (1, 1), value=START)[None]
             together = packed(text, torch.ones_like(text, dtype=torch.bool), text.numel()).chunks[0]
-            apart, _ = pieces_apart(together, torch.ones(1, dtype=torch.bool, device=kept.device))
+            apart, _ = split_into_pieces(together, torch.ones(1, dtype=torch.bool, device=kept.device))
             logits = nn.functional.linear(self.head.transform(self.encoder(apart)), table, bias)
             vectors = pooled_logits(logits.view(len(pieces), -1, len(kept)), self.pooling).float()
             heaviest = vectors.topk(min(most, len(kept)), 1)

@@ -33,7 +33,7 @@ router = APIRouter(tags=["Search"])
 @router.get("/v1/{index}/search", response_model=None, responses=documented(Candidates))
 async def search(
     service: InService, hosted: InIndex, parameters: Annotated[SearchParameters, Query()]
-) -> Response:  # `Shortcut` answers before a request gets here
+) -> Response:  # `FastPath` answers before a request gets here
     """Search with one query; compatible with Anserini's and Pyserini's servers."""
     return ready(await answer_parameters(service, hosted, parameters))
 

@@ -108,11 +108,11 @@ def in_batch_margin_mse_loss(scores: Tensor, margins: Tensor) -> Tensor:
     return F.mse_loss(own[others], margins.to(scores.dtype)[others])
 
 
-def taught_loss(name: str, scores: Tensor, margins: Tensor, beside: Tensor | None = None) -> Tensor:
+def distillation_loss(name: str, scores: Tensor, margins: Tensor, beside: Tensor | None = None) -> Tensor:
     """A distillation loss by its name; `beside`: margins of another model, which are added to those of the network.
 
     >>> scores, margins = torch.tensor([[3.0, 1.0]]), torch.tensor([[5.0]])
-    >>> [taught_loss("margin-mse", scores, margins, beside).item() for beside in (None, torch.tensor([[3.0]]))]
+    >>> [distillation_loss("margin-mse", scores, margins, beside).item() for beside in (None, torch.tensor([[3.0]]))]
     [9.0, 0.0]
     """
     if beside is not None:  # subtracting it from the scores of negatives increases the margins
@@ -149,11 +149,11 @@ def group_loss(scores: Tensor, name: str = CONTRASTIVE) -> Tensor:
     return F.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
 
 
-def group_taught_loss(name: str, scores: Tensor, wanted: Tensor) -> Tensor:
+def group_distillation_loss(name: str, scores: Tensor, wanted: Tensor) -> Tensor:
     """The loss that learns a teacher's scores `wanted`, [groups, documents]; the first document is the positive.
 
     >>> scores, wanted = torch.tensor([[1.0, 0.0, 2.0]]), torch.tensor([[4.0, 0.0, 2.0]])
-    >>> [group_taught_loss(name, scores, wanted).item() for name in ("mse", "margin-mse")]
+    >>> [group_distillation_loss(name, scores, wanted).item() for name in ("mse", "margin-mse")]
     [3.0, 9.0]
     """
     given, wanted = scores, wanted.to(scores.dtype)
@@ -282,7 +282,7 @@ def loss_of(settings: ContrastiveLoss, scores: Tensor, step: Step, metrics: dict
     if settings.name in TAUGHT:
         given: Margins = step.batch.extra
         beside = None if given.beside is None else given.beside / settings.temperature
-        taught = taught_loss(settings.name, scores, given.pairs, beside)
+        taught = distillation_loss(settings.name, scores, given.pairs, beside)
         if not settings.contrastive_weight:
             return taught
         contrastive = contrastive_loss(scores, symmetric=settings.symmetric, false_negatives=false_negatives)
@@ -305,7 +305,7 @@ class GroupObjective:
         scaled = scores / self.loss.temperature
         if group.wanted is None:
             return group_loss(scaled, self.loss.name)
-        return group_taught_loss(self.loss.name, scaled, group.wanted)
+        return group_distillation_loss(self.loss.name, scaled, group.wanted)
 
 
 @dataclass(frozen=True)
@@ -360,7 +360,7 @@ class AugmenterObjective:
         if rows.margins is None:
             loss = contrastive_loss(scaled, symmetric=False, false_negatives=false_negatives)
         else:
-            loss = taught_loss(self.loss.name, scaled, rows.margins)
+            loss = distillation_loss(self.loss.name, scaled, rows.margins)
         prices = (shares > 0).to(added.dtype) if self.loss.uniform_cost else shares.sqrt().to(added.dtype)
         rise = quadratic_rise(step.number + 1, self.loss.cost_warmup_steps)
         cost = self.loss.added_cost * rise * (added @ prices).mean()
