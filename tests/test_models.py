@@ -246,13 +246,6 @@ def test_frozen_statistics_are_those_that_were_saved(frequencies: dict[str, int]
         assert load_statistics(save_statistics(counted, Path(folder)), Path(folder)) == counted
 
 
-def test_statistics_written_before_are_read(tmp_path: Path) -> None:
-    terms = np.frombuffer(b"dog\ncat", np.uint8)
-    np.savez(tmp_path / "old.npz", terms=terms, counts=np.array([2, 1]))
-    read = load_statistics(["old", 3, 6, 3], tmp_path)
-    assert read == CountedStatistics(3, 6, 3, {"dog": 2, "cat": 1})
-
-
 def test_damaged_statistics_are_one_sentence(tmp_path: Path) -> None:
     """Also where the file is cut, which numpy leaves open and tells by an error of its own."""
     told = save_statistics(BM25().statistics(["a dog barks", "cats and dogs"])["words"], tmp_path)

@@ -16,7 +16,6 @@ from queries import random_documents
 from scattered import Scattered
 from served import Client, build, served
 from vizsla import Document, Hit, Index, RemoteIndex, VizslaError, parse_model
-from vizsla.retrievers.remote_calls import Calls, Capabilities
 from vizsla.runs import Hits
 
 DOCUMENTS = [
@@ -209,17 +208,6 @@ def test_a_client_searches_as_the_index_does(client: Client, folder: Path) -> No
             remote.with_model(syntax="lucene").search('"big')
         explained = remote.with_model(syntax="lucene").explain("+dogs -sea", "1")
         assert explained.score == index.explain("+dogs -sea", "1", syntax="lucene").score
-
-
-def test_a_server_of_an_earlier_version_is_named() -> None:
-    calls = Calls("pets", abilities=Capabilities("0.9"))
-    with pytest.raises(VizslaError, match=r"the server runs vizsla 0\.9 and does not know syntax; update it"):
-        next(calls.with_model(syntax="lucene"))
-    with pytest.raises(VizslaError, match="does not know collapse"):
-        next(calls.search_many(["dogs"], collapse="year"))
-    request = next(calls.search_many(["dogs"], offset=3))
-    assert request.body is not None
-    assert request.body["offset"] == 3
 
 
 def test_results_on_the_command_line(folder: Path, cli: Cli) -> None:

@@ -87,11 +87,8 @@ def load_statistics(description: Sequence[Any] | None, folder: Path) -> CountedS
     try:
         kept = load_npz(file)
         text = kept["terms"].tobytes().decode("utf-8", "surrogatepass")
-        if "lengths" in kept:
-            ends = np.cumsum(kept["lengths"]).tolist()
-            terms = [text[a:z] for a, z in pairwise([0, *ends])]
-        else:  # the format of older versions, in which a term could not contain every character
-            terms = text.split("\n")
+        ends = np.cumsum(kept["lengths"]).tolist()
+        terms = [text[a:z] for a, z in pairwise([0, *ends])]
         frequencies = dict(zip(terms, kept["counts"].tolist(), strict=True))
     except (OSError, ValueError, KeyError) as e:
         raise InputError(f"these are not frozen statistics ({e})", file=str(file)) from None

@@ -113,8 +113,7 @@ def meet(server: str, name: str) -> Call[Calls]:
     if "model" not in facts:
         reason = facts.get("reason") or "the server does not say why"
         raise VizslaError(f"{server}: the index {chosen} cannot be searched now: {reason}")
-    abilities = Capabilities(str(answer["vizsla"]), frozenset(map(str, answer.get("abilities", ()))))
-    return Calls(chosen, str(facts["model"]), limits, abilities=abilities)
+    return Calls(chosen, str(facts["model"]), limits)
 
 
 @dataclass(frozen=True)
@@ -129,21 +128,6 @@ class Limits:
         """The limits that a server reports, with defaults for those that it does not report."""
         queries, k = int(reported.get("queries", cls.queries)), int(reported.get("k", cls.k))
         return cls(max(min(queries, QUERIES), 1), max(k, 1))
-
-
-@dataclass(frozen=True)
-class Capabilities:
-    """The optional capabilities of a server; servers of earlier versions have fewer."""
-
-    version: str = ""
-    known: frozenset[str] = frozenset()
-
-    def check(self, wanted: Iterable[str]) -> None:
-        """Raise an error for what the server does not support."""
-        for ability in wanted:
-            if ability not in self.known:
-                version = f"runs vizsla {self.version} and " if self.version else ""
-                raise VizslaError(f"the server {version}does not know {ability}; update it, or leave {ability} out")
 
 
 @dataclass
@@ -172,7 +156,6 @@ class Calls:
     limits: Limits = Limits()
     options: RemoteOptions = RemoteOptions()
     seen: Seen = field(default_factory=Seen)
-    abilities: Capabilities = Capabilities()
 
     # Searching
 
@@ -201,7 +184,6 @@ class Calls:
         found = [Hits() for _ in texts]
         at_once = max(min(self.limits.queries, HITS // k), 1)
         page = {name: options[name] for name in _PAGE if options.get(name) is not None}  # type: ignore[literal-required]
-        self.abilities.check(page)
         body = {**_filter(filter), **({} if documents else {"fields": []}), **page}
         first = options.get("offset", 0)
         if type(first) is not int or first < 0:
@@ -428,7 +410,6 @@ class Calls:
 
     def _with(self, options: RemoteOptions) -> Calls:
         """The same with other options. Both see the same commits."""
-        self.abilities.check(["syntax"] if options.syntax is not None else [])
         return replace(self, options=options)
 
     def _change(self, path: str, body: Mapping[str, Any] | None = None, **parameters: str) -> Request:

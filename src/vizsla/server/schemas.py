@@ -212,7 +212,6 @@ class IndexesAnswer(Answer):
     may_judge: bool = Field(description="Whether this request may judge, or could with a suitable key.")
     keys: bool
     limits: dict[str, float]
-    abilities: list[str] = Field(description="Features of searches that servers of earlier versions lack.")
     indexes: list[IndexAnswer]
 
 

@@ -46,7 +46,6 @@ async def all_indexes(request: Request, service: InService) -> Response:
             "limits": {"k": settings.limits.k, "offset": settings.limits.offset, "queries": settings.limits.queries,
                        "results": settings.limits.results,
                        "query_characters": settings.limits.query_characters, "seconds": settings.limits.seconds},
-            "abilities": ["syntax", "sort", "collapse", "min_score"],
             "indexes": described,
         }
     )  # fmt: skip
