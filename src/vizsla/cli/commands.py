@@ -69,7 +69,7 @@ COMMANDS: dict[str, dict[str, str | Group]] = {
     },
     "Models": {
         "models": Group(
-            "List models and their options; save, average or fit one.",
+            "List models and options; save or fit one, average several.",
             {
                 "show": "models.show",
                 "save": "models.save",
@@ -91,11 +91,11 @@ COMMANDS: dict[str, dict[str, str | Group]] = {
     "Large collections": {
         "encode": "index.encode",
         "qdrant": Group(
-            "Copy documents to a Qdrant cluster (upload); undo an upload.",
+            "Copy documents to a Qdrant cluster, or undo that (revert).",
             {"upload": "qdrant.upload", "reweigh": "qdrant.reweigh", "revert": "qdrant.revert"},
         ),
         "vectors": Group(
-            "Measure the recall of approximate vector search; trust faiss.",
+            "Recall of approximate vector search; allow a faiss index.",
             {"recall": "vectors.recall", "trust": "vectors.trust"},
         ),
     },

@@ -179,7 +179,7 @@ def encode(
     reading: options.SourceOptions,
     passages: options.PassageOptions,
 ) -> None:
-    """Encode one shard of documents, on one of many machines.
+    """Encode documents for index --from or qdrant upload.
 
     Run it on many machines, each with another shard of the same sources, and combine the parts with vizsla index
     --from. The same command continues an interrupted run.

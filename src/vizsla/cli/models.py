@@ -188,7 +188,9 @@ _SAMPLE = 1000  # documents, of which a few dozen are used
 @options.spread
 def average(
     *,
-    models: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Models trained from the same start.")],
+    models: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Folders of models that differ in the seed alone.")
+    ],
     corpus: Annotated[
         list[str],
         typer.Option("--corpus", metavar="SOURCE", help="Some documents to calibrate the 8-bit quantisation with."),

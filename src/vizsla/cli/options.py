@@ -113,7 +113,9 @@ QueriesOrNone = Annotated[Path | None, _QUERIES]
 
 Filter = Annotated[
     str | None,
-    typer.Option("--filter", metavar="CONDITION", help='Only some documents: year >= 1999 and lang = "en".'),
+    typer.Option(
+        "--filter", metavar="CONDITION", help='The documents that meet a condition: year >= 1999 and lang = "en".'
+    ),
 ]
 Expand = Annotated[
     str | None,

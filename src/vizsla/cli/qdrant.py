@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def upload(
     parts: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of all parts, which encode wrote.")],
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="As in qdrant://host:6333,host2:6333/my.")],
-    model: Annotated[str | None, options.model("The folder of the parts' model, if its name does not resolve.")] = None,
+    model: Annotated[
+        str | None, options.model("The folder of the model the parts were encoded with, if its name does not resolve.")
+    ] = None,
     shards: Annotated[
         int | None, typer.Option("--shards", metavar="N", help="Shards of the collection; default: the server's.")
     ] = None,

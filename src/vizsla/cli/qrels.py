@@ -62,7 +62,7 @@ def evaluate_with(
     convention: options.Convention = "anserini",
     data: options.Data = None,
 ) -> None:
-    """Evaluate runs without and with new judgements."""
+    """Evaluate runs before and after adding new judgements."""
     from vizsla.evaluation import evaluate
     from vizsla.evaluation.judging import read_sheet
     from vizsla.runs import Qrels, Run, parse_measures

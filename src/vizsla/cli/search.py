@@ -55,7 +55,10 @@ def search(
     output: Annotated[
         Path | None, options.output("With --queries: the TREC run to write; - is standard output.")
     ] = None,
-    model: Annotated[str | None, options.model("Other parameters or weights, or a part of the index's model.")] = None,
+    model: Annotated[
+        str | None,
+        options.model("Search with other parameters or weights than the index has, or with a part of its model."),
+    ] = None,
     expand: options.Expand = None,
     rerank: Annotated[bool, typer.Option("--rerank", help="Rerank the results with ms-marco-MiniLM-L-12-v2.")] = False,
     reranker: Annotated[
@@ -230,7 +233,10 @@ def explain(
     index: options.Location,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The query.")],
     doc_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the document.")],
-    model: Annotated[str | None, options.model("Other parameters or weights, or a part of the index's model.")] = None,
+    model: Annotated[
+        str | None,
+        options.model("Search with other parameters or weights than the index has, or with a part of its model."),
+    ] = None,
     filter: options.Filter = None,
     expand: options.Expand = None,
     syntax: options.Syntax = None,

@@ -24,7 +24,8 @@ def serve(
     workers: Annotated[int | None, typer.Option(help="Number of worker processes; default: 1.")] = None,
     write: Annotated[bool | None, typer.Option("--write", help="Let requests change the indexes.")] = None,
     keys: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Lines 'read KEY', 'judge KEY', 'write KEY'.")
+        Path | None,
+        typer.Option(metavar="FILE", help="A file of API keys, one a line: read KEY, judge KEY or write KEY."),
     ] = None,
     model: Annotated[
         list[str] | None,

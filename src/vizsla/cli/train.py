@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def train(
     *,
     recipe: Annotated[
-        str | None, typer.Argument(metavar="[RECIPE]", help="A training recipe by name (bm26), or a YAML file.")
+        str | None,
+        typer.Argument(metavar="[RECIPE]", help="A training recipe, as in bm26 (--list shows all), or a YAML file."),
     ] = None,
     corpus: Annotated[
         list[str] | None, typer.Option("--corpus", metavar="SOURCE", help="Files or folders of documents.")
