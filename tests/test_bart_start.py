@@ -129,7 +129,7 @@ def test_the_command_reads_documents_with_queries(bert: Path, tmp_path: Path, cl
 def test_what_cannot_be_a_start_is_refused(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(VizslaError, match="a decoder begins with 1 to 3 of the encoder's layers, not 4"):
         train(small_recipe(bert, "network.decoder_layers=4"), tmp_path / "out", TrainingInputs(corpus=documents()))
-    with pytest.raises(InputError, match="the document 'x' has no list of texts in the field 'queries'"):
+    with pytest.raises(InputError, match="the document 'x' has no texts in the field 'queries'"):
         train(small_recipe(bert), tmp_path / "out", TrainingInputs(corpus=[Document("x", {"text": "a dog"})]))
     with pytest.raises(VizslaError, match="the documents: there is no pair of an input and a text to write"):
         train(small_recipe(bert), tmp_path / "out", TrainingInputs(corpus=[]))

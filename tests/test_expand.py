@@ -273,7 +273,7 @@ def test_pipes_and_tables(tmp_path: Path, echo: Echo, cli: Cli) -> None:
 def test_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
     made = [{"_id": str(n), "text": f"word{n} " * 30_000} for n in range(20)]
     source, output = write(tmp_path / "documents.jsonl", made), small_disk / "e.jsonl"
-    with pytest.raises(VizslaError, match=r"cannot be written \(No space left on device\); afterwards the same"):
+    with pytest.raises(VizslaError, match=r"cannot be written \(No space left on device\); run the same command again"):
         run(source, output, block=2)
     size = output.stat().st_size
     assert 0 < size < 3 << 20

@@ -82,7 +82,7 @@ def test_documents_without_the_field_are_refused_at_first(tmp_path: Path, cli: C
     assert code == 2
     assert err == (
         f"vizsla: {model} reads generated queries, and no document has the field 'queries'; write it with vizsla "
-        "expand\n"
+        "queries generate\n"
     )
     assert not (tmp_path / "index").exists()
     with built(tmp_path / "other", model) as index:

@@ -121,8 +121,8 @@ def _tested(leaf: Condition, key: str, comparison: str, value: Value) -> list[mo
     assert isinstance(value, int | float)
     if not abs(value) < _INTEGERS:
         raise VizslaError(
-            f"a collection in Qdrant tells numbers apart below {_INTEGERS:,} alone, and {field_name(leaf.field)} is "
-            f"compared with {value} (character {leaf.position + 1} of the filter); keep such numbers as texts"
+            f"a collection in Qdrant compares numbers exactly only below {_INTEGERS:,}, and {field_name(leaf.field)} "
+            f"is compared with {value} (character {leaf.position + 1} of the filter); keep such numbers as texts"
         )
     bounds = {"gte": float(value), "lte": float(value)} if comparison == "=" else {_BOUNDS[comparison]: float(value)}
     return [models.FieldCondition(key=key, range=models.Range(**bounds))]
