@@ -239,6 +239,12 @@ class SparseComponent(Component):
         return SparseVectors.from_rows(self.query_weights(self.query_terms(texts), statistics), self.namespace)
 
 
+def _count_words(documents: Sequence[Fields], fields: tuple[str, ...]) -> CountedStatistics:
+    """The statistics of documents that have vectors: how long they are in words."""
+    sizes = [len(field_text(document, fields).split()) for document in documents]
+    return CountedStatistics(sum(n > 0 for n in sizes), sum(sizes), max(sizes, default=0), {})
+
+
 class DenseDocuments(NamedTuple):
     """What an index stores of some documents: a matrix with a row for each, and how long each document is."""
 
@@ -292,8 +298,7 @@ class DenseComponent(Component):
         return DenseDocuments(vectors, np.array(words, np.int64) * known)
 
     def count(self, documents: Sequence[Fields]) -> CountedStatistics:
-        sizes = [len(field_text(d, self.fields).split()) for d in documents]
-        return CountedStatistics(sum(n > 0 for n in sizes), sum(sizes), max(sizes, default=0), {})
+        return _count_words(documents, self.fields)
 
     def document_vectors(self, documents: Sequence[Fields], statistics: Statistics) -> DenseVectors:  # noqa: ARG002
         return DenseVectors.of(self.document_embeddings(documents)[0], self.namespace)
@@ -365,8 +370,7 @@ class TokenComponent(Component):
         return TokenDocuments(vectors, np.append(0, np.cumsum(sizes)), words * (sizes > 0))
 
     def count(self, documents: Sequence[Fields]) -> CountedStatistics:
-        sizes = [len(field_text(d, self.fields).split()) for d in documents]
-        return CountedStatistics(sum(n > 0 for n in sizes), sum(sizes), max(sizes, default=0), {})
+        return _count_words(documents, self.fields)
 
     def document_vectors(self, documents: Sequence[Fields], statistics: Statistics) -> TokenVectors:  # noqa: ARG002
         return TokenVectors.of(self.document_embeddings(documents), self.namespace)
@@ -452,8 +456,7 @@ class TokenMatchComponent(Component):
         )
 
     def count(self, documents: Sequence[Fields]) -> CountedStatistics:
-        sizes = [len(field_text(d, self.fields).split()) for d in documents]
-        return CountedStatistics(sum(n > 0 for n in sizes), sum(sizes), max(sizes, default=0), {})
+        return _count_words(documents, self.fields)
 
     def document_vectors(
         self,

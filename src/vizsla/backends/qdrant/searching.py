@@ -52,7 +52,7 @@ from vizsla.runs.retriever import check_count, check_queries
 
 # Filters as conditions on the payload of points, with the meaning they have in an index
 
-_INTEGERS = 1 << 53  # below it they are told apart
+_INTEGERS = 1 << 53  # whole numbers below it are exact in a float
 """The limit below which 64-bit floats, in which a server compares numbers, represent all integers exactly."""
 _BOUNDS = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
 _NOTHING = models.HasIdCondition(has_id=[])
