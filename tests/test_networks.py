@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 import sys
@@ -110,3 +111,22 @@ def test_chunks_are_of_like_length_and_can_be_put_back() -> None:
         assert torch.equal(ids[place][mask[place]], row)
     assert side.texts.tolist() == [p for p, row in zip(side.order.tolist(), rows, strict=True) for _ in row]
     assert all(chunk.positions.tolist() == [i for s in n for i in range(s)] for chunk, n in zip(side.chunks, sizes))  # noqa: B905
+
+
+def test_heads_are_known_without_torch() -> None:
+    code = "import sys; sys.modules['torch'] = sys.modules['onnx'] = None; from vizsla.neural.heads import HEADS"
+    code += "; print(*sorted(HEADS.names()), *{entry.make().gives for entry in HEADS if entry.name == 'splade'})"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == [
+        "augmenter", "coil", "colbert", "cross", "deepct", "dense", "sparta", "splade", "unicoil", "vectors",
+    ]  # fmt: skip
+
+
+def test_a_network_is_a_module_of_torch() -> None:
+    """Its class is defined before torch is loaded; copies and subclasses work as usual."""
+    network = small_network()
+    again = copy.deepcopy(network)
+    assert isinstance(again, torch.nn.Module)
+    assert type(again) is type(network)
+    assert isinstance(again, type(network).__bases__[0])
+    assert again.state_dict().keys() == network.state_dict().keys()
