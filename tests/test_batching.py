@@ -68,7 +68,8 @@ def test_an_expensive_query_does_not_spoil_the_others_of_its_batch() -> None:
         a, slow, b = batcher.submit("key", ["a", "slow", "b"], searches)
         assert [await a, await b] == ["A", "B"]
         assert (await batcher.submit("key", ["c"], searches)[0]) == "C"  # the lane is free: it goes on in the other
-        await until(lambda: searches.stopped == 2)
+        await until(lambda: searches.calls.count(["slow"]) == 2)  # a second time, in the lane of slow ones
+        assert searches.stopped == 2
         assert not slow.done()
         slow.cancel()  # nobody waits for it any more
         await until(lambda: searches.stopped == 3)

@@ -340,13 +340,13 @@ def test_a_condition_and_what_is_wrong_with_it(page: Page) -> None:
     page.goto("?q=dog")
     wait_for(page, "36 results")
     page.fill("#where", 'year >= 1996 and group != "hound"')
-    page.keyboard.press("Enter")
+    page.press("#where", "Enter")
     page.wait_for_function("() => !document.querySelector('#count').textContent.includes('36')")
     years = [int(text.split()[1]) for text in page.locator(".chip", has_text="year").all_inner_texts()]
     assert years
     assert all(year >= 1996 for year in years)
     page.fill("#where", "year >= = 3")
-    page.keyboard.press("Enter")
+    page.press("#where", "Enter")
     error = page.locator("#where-error")
     error.wait_for()
     assert "character" in error.inner_text()
