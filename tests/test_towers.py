@@ -79,7 +79,7 @@ def test_sentences_are_asked_as_questions_are(start: Path, tmp_path: Path) -> No
     those = documents()
     settings = DistillationSettings(questions=str(file), question_queries=1.0, depth=20)
     questions = read_questions(settings)
-    assert questions == ["who was it", "when did they come"]
+    assert list(questions) == ["who was it", "when did they come"]
     drawn = list(drawn_queries(those, settings, questions))
     assert {q.split()[0] for q in drawn} == {"who", "when"}
     assert all(3 <= len(q.split()) <= 3 + 8 + 2 for q in drawn)
@@ -97,7 +97,7 @@ def test_sentences_are_asked_as_questions_are(start: Path, tmp_path: Path) -> No
     analyzer = base_encoder(str(start)).analyzer
     pairs = distillation_data(those, BM25(), analyzer, twice).pairs
     assert len(pairs.queries) == 2 + len(list(drawn_queries(those, twice)))
-    assert len(distillation_data(those, BM25(), analyzer, replace(twice, max_queries=5)).pairs.queries) == 2 + 5
+    assert len(distillation_data(those, BM25(), analyzer, replace(twice, max_sentences=5)).pairs.queries) == 2 + 5
     assert 0 in pairs.positives[0]
     assert pairs.positives[0].tolist() == pairs.positives[1].tolist()
 
@@ -115,7 +115,7 @@ def test_sentences_are_asked_as_questions_are(start: Path, tmp_path: Path) -> No
 def test_questions_to_train_on_are_never_their_answers(start: Path, tmp_path: Path, name: str, content: str) -> None:
     file = tmp_path / name
     file.write_text(content)
-    assert read_questions(DistillationSettings(questions=str(file))) == ["who was it", "when was it"]
+    assert list(read_questions(DistillationSettings(questions=str(file)))) == ["who was it", "when was it"]
     settings = DistillationSettings(dev_questions=str(file), depth=2, top_positives=1, bottom_negatives=1)
     analyzer = base_encoder(str(start)).analyzer
     those = [Document(str(i), {"text": "him then later 1900"}) for i in range(3)]  # the answers, not the questions

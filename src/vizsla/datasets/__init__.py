@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vizsla.datasets.beir import BeirDataset, DatasetStatistics, TrainingDocuments, count_dataset
     from vizsla.datasets.passages import Splitter, document_of, passage_of
-    from vizsla.datasets.questions import Questions, read_answers, read_queries, read_questions
+    from vizsla.datasets.questions import Questions, question_texts, read_answers, read_queries, read_questions
     from vizsla.datasets.raw_lines import RawLines
     from vizsla.datasets.registry import (
         DATA_VARIABLE,
@@ -45,6 +45,7 @@ _HOMES = {
     "passage_of": "passages",
     "read_answers": "questions",
     "read_documents": "sources",
+    "question_texts": "questions",
     "read_queries": "questions",
     "read_questions": "questions",
 }
@@ -73,6 +74,7 @@ __all__ = [
     "open_datasets",
     "parse_types",
     "passage_of",
+    "question_texts",
     "read_answers",
     "read_documents",
     "read_queries",

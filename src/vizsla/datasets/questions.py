@@ -54,8 +54,22 @@ def read_questions(path: str | Path) -> Questions:
     return Questions({q: text for q, text in texts.items() if q in answers}, answers)
 
 
+def question_texts(path: str | Path) -> Iterator[str]:
+    """The texts of the questions in a file, one at a time, so that there may be millions of them.
+
+    Formats are those of `read_queries`; of the folder of a data set its `queries.jsonl` is read.
+    """
+    return (row.text for row in _rows(_file(path)))
+
+
+def _file(path: str | Path) -> Path:
+    if str(path).startswith(SCHEME):
+        return find_file(beir_folder(path), "queries.jsonl")
+    return find_file(Path(path), "queries.jsonl") if Path(path).is_dir() else Path(path)
+
+
 def _read(path: str | Path) -> Questions:
-    file = find_file(beir_folder(path), "queries.jsonl") if str(path).startswith(SCHEME) else Path(path)
+    file = _file(path)
     found = Questions({}, {})
     for line, question, text, answers in _rows(file):
         if question in found.texts:

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def attend(qkv: Tensor, starts: Tensor, longest: int, visible: Tensor | None = None) -> Tensor:
+def attend(qkv: Tensor, starts: Tensor, longest: int, visible: Tensor | None = None, dropout: float = 0.0) -> Tensor:
     """Attention within each text, given [tokens, 3, heads, size]; by a kernel for ragged texts if there is one.
 
-    `visible`: [tokens] which tokens are attended to; by default all.
+    `visible`: [tokens] which tokens are attended to; by default all. `dropout`: the share of attention weights that are
+    dropped at random.
     """
-    if visible is None and qkv.is_cuda and qkv.dtype in (torch.bfloat16, torch.float16):
+    if visible is None and not dropout and qkv.is_cuda and qkv.dtype in (torch.bfloat16, torch.float16):
         from vizsla.neural.attention import LONGEST, short_attention
 
         if longest <= LONGEST:
@@ -34,7 +35,7 @@ def attend(qkv: Tensor, starts: Tensor, longest: int, visible: Tensor | None = N
     rows[mask] = qkv
     q, k, v = (x.transpose(1, 2) for x in rows.unbind(2))
     keys = mask if visible is None else torch.zeros_like(mask).masked_scatter_(mask, visible)
-    mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=keys[:, None, None, :])
+    mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=keys[:, None, None, :], dropout_p=dropout)
     return mixed.transpose(1, 2)[mask]
 
 
@@ -72,7 +73,8 @@ class PackedBert(Module):
             looks = (layer.attention.self.query, layer.attention.self.key, layer.attention.self.value)
             weight, bias = torch.cat([f.weight for f in looks]), torch.cat([f.bias for f in looks])
             qkv = F.linear(states, weight, bias).view(len(states), 3, self.heads, -1)
-            seen = attend(qkv, chunk.starts, chunk.longest, visible).flatten(-2)
+            dropped = layer.attention.self.dropout.p if self.training else 0.0
+            seen = attend(qkv, chunk.starts, chunk.longest, visible, dropped).flatten(-2)
             gives = layer.attention.output
             states = _short(gives.LayerNorm(gives.dropout(gives.dense(seen)) + states))
             inner = F.gelu(layer.intermediate.dense(states))

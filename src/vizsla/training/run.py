@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vizsla.training.loop.trainer import Report, TrainingResult
 
 _FILE = "plan.json"
-_FORMAT = 2
+_FORMAT = 3
 
 
 def write_plan(folder: Path, recipe: TrainingRecipe) -> None:

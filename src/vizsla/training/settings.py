@@ -174,7 +174,10 @@ class TrainingSettings:
 
     steps: int = setting(600, "optimizer steps", resumable=True)
     epochs: float = setting(0.0, "passes over the training queries, instead of steps; 0 counts steps")
-    batch_size: int = setting(16_384, "queries per step, over all processes")
+    batch_size: int = setting(16_384, "queries of a batch, over all processes")
+    accumulation: int = setting(
+        1, "batches whose mean gradient makes a step; a query's in-batch negatives are those of its own batch"
+    )
     tokens_per_chunk: int = setting(
         131_072, "tokens encoded at once; fewer need less memory and change nothing else", resumable=True
     )
@@ -187,9 +190,18 @@ class TrainingSettings:
     warmup_share: float = setting(
         0.0, "share of all steps over which it rises, instead of warmup_steps; 0 counts steps"
     )
-    final_learning_rate_ratio: float = setting(0.02, "learning rate at the last step, relative to the highest")
+    decay_steps: int = setting(
+        0, "step at which it would reach its lowest, if that is after the last step; 0 for the last step"
+    )
+    final_learning_rate_ratio: float = setting(0.02, "lowest learning rate at the end, relative to the highest")
+    beta1: float = setting(0.9, "AdamW's decay of the mean of gradients")
+    beta2: float = setting(0.98, "AdamW's decay of the mean of squared gradients")
+    epsilon: float = setting(1e-8, "AdamW's epsilon, added to the root of that mean")
     weight_decay: float = setting(0.01, "AdamW's weight decay, of matrices only")
     max_grad_norm: float = setting(1.0, "gradients with a larger norm are clipped")
+    dropout: float = setting(
+        0.0, "dropout probability of hidden states and attention; 0 keeps what the network has: encoders have none"
+    )
     precision: str = setting("bfloat16", "bfloat16 (only on devices that are fast with it) or float32")
     compile: bool = setting(False, "compile the encoder with torch.compile", resumable=True)
     seed: int = setting(0, "seed of batches, dropout and new parameters")
@@ -201,11 +213,15 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         positive = (
-            "steps", "batch_size", "tokens_per_chunk", "learning_rate", "max_grad_norm", "eval_steps", "save_steps",
+            "steps", "batch_size", "accumulation", "tokens_per_chunk", "learning_rate", "epsilon", "max_grad_norm",
+            "eval_steps", "save_steps",
         )  # fmt: skip
         require_positive(self, "training", *positive)
         require_one_of("precision", self.precision, PRECISIONS)
-        require_at_least(self, "training", 0, "epochs", "warmup_share")
+        require_at_least(self, "training", 0, "epochs", "warmup_steps", "warmup_share", "decay_steps", "weight_decay")
+        for name in ("beta1", "beta2", "dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise VizslaError(f"training.{name} must be 0 or more and below 1, not {getattr(self, name):g}")
         if self.warmup_share > 1:
             raise VizslaError(f"training.warmup_share must be at most 1, not {self.warmup_share:g}")
 
@@ -216,7 +232,8 @@ class TrainingSettings:
         >>> settings.steps, settings.warmup_steps
         (100, 10)
         """
-        steps = max(round(self.epochs * (queries // self.batch_size)), 1) if self.epochs else self.steps
+        a_step = self.batch_size * self.accumulation
+        steps = max(round(self.epochs * (queries // a_step)), 1) if self.epochs else self.steps
         warmup = round(self.warmup_share * steps) if self.warmup_share else self.warmup_steps
         return replace(self, steps=steps, warmup_steps=warmup, epochs=0.0, warmup_share=0.0)
 
@@ -230,7 +247,7 @@ class TrainingSettings:
         """The learning rate at a step."""
         if step < self.warmup_steps:
             return self.learning_rate * (step + 1) / self.warmup_steps
-        past = (step - self.warmup_steps) / max(self.steps - self.warmup_steps, 1)
+        past = (step - self.warmup_steps) / max(max(self.steps, self.decay_steps) - self.warmup_steps, 1)
         return self.learning_rate * max(1 - past * (1 - self.final_learning_rate_ratio), self.final_learning_rate_ratio)
 
 
@@ -249,6 +266,14 @@ class ContrastiveLoss:
     )
     temperature: float = setting(1.0, "scores are divided by it")
     symmetric: bool = setting(True, "also separate each document's own query from the other queries")
+    in_batch_negatives: bool = setting(
+        True,
+        "documents of the batch's other queries are negatives, too; otherwise only a query's hard negatives are",
+    )
+    mask_other_answers: bool = setting(
+        True,
+        "other documents of the batch that answer a query are not its negatives, as they are in most papers",
+    )
     contrastive_weight: float = setting(
         0.0, "weight of the contrastive loss that is added to margin-mse or kl, as ColBERTv2 does; 0 for none"
     )
@@ -259,6 +284,13 @@ class ContrastiveLoss:
         require_at_least(self, "loss", 0, "contrastive_weight")
         if self.contrastive_weight and self.name not in TAUGHT:
             raise VizslaError(f"loss.contrastive_weight adds to margin-mse or kl, not to loss.name={self.name}")
+        if not self.mask_other_answers and self.name == MARGIN:
+            raise VizslaError("loss.name=margin takes all answers as positives, so loss.mask_other_answers stays true")
+        if not self.in_batch_negatives and (self.name != CONTRASTIVE or self.symmetric):
+            raise VizslaError(
+                "loss.in_batch_negatives=false leaves a query only its hard negatives, which needs "
+                "loss.name=contrastive and loss.symmetric=false"
+            )
 
 
 @dataclass(frozen=True)

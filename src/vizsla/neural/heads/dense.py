@@ -132,6 +132,12 @@ class WithFrozenCompanion(Module):
         """The encoder in training."""
         return self.trained.encoder
 
+    def train(self, mode: bool = True) -> WithFrozenCompanion:
+        """Switch training on or off; the companion never has dropout."""
+        super().train(mode)
+        self.frozen.eval()
+        return self
+
     def forward(self, chunk: Chunk) -> Tensor:
         """[texts, both widths]"""
         return torch.cat([self.trained(chunk), self.frozen(chunk).detach()], 1)

@@ -166,6 +166,10 @@ class AugmenterPairs:
         given = scores if len(scores[0]) else (None, None)
         return cls(BM25Rows.read(file), queries, QueryTerms(own), positives, negatives, int(count), *given)
 
+    def __len__(self) -> int:
+        """How many queries an epoch has."""
+        return len(self.usable)
+
     def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
         """`size` queries to encode; `extra` has their documents as BM25 rows."""
         if size > len(self.usable):
@@ -226,6 +230,10 @@ class MixedPairs:
     collections: Sequence[AugmenterPairs]
     exponent: float = 0.5
     """1 draws a collection in proportion to its queries, 0 draws all equally often."""
+
+    def __len__(self) -> int:
+        """How many queries an epoch has, over all collections."""
+        return sum(len(pairs) for pairs in self.collections)
 
     def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
         """A batch of one collection; a collection with fewer than `size` queries gives a smaller batch."""

@@ -18,7 +18,7 @@ from vizsla.models.augmenter import read_query
 from vizsla.text import Analyzer
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingData, TrainingInputs
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder
-from vizsla.training.prepare.judged import judgement_rows, positives_and_negatives
+from vizsla.training.prepare.judged import ANSWERLESS_HELP, judgement_rows, positives_and_negatives
 from vizsla.training.prepare.teacher import (
     MarginSquares,
     TeacherSettings,
@@ -86,6 +86,7 @@ class AugmenterDataSettings(TeacherSettings):
 
     negatives_per_query: int = setting(4, "hard negatives drawn for a query in each step; 0 for none")
     negatives_depth: int = setting(0, "hard negatives of a query that are used, the best; 0 for all")
+    answerless_negatives: bool = setting(False, ANSWERLESS_HELP)
     max_queries: int = setting(0, "train queries of a data set that are used, at random; 0 for all")
 
     def __post_init__(self) -> None:
@@ -228,7 +229,10 @@ class DatasetArrays:
 
         texts, queries, own = self.queries[split]
         bm25 = replace(self.vocabulary.bm25, variant="lucene")
-        positives, ranked = positives_and_negatives(self.dataset.documents, texts, self.dataset.dataset, split, bm25)
+        positives, ranked = positives_and_negatives(
+            self.dataset.documents, texts, self.dataset.dataset, split, bm25,
+            answerless=self.settings.answerless_negatives,
+        )  # fmt: skip
         negatives = TokenCorpus.of([ranked[i][: self.settings.negatives_depth or None] for i in range(len(ranked))])
         given: tuple[np.ndarray | None, np.ndarray | None] = None, None
         if teachers:

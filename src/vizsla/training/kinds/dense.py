@@ -16,6 +16,7 @@ from vizsla.text import Analyzer
 from vizsla.training.kind import TRAINED_KINDS, KindSettings, TrainingData, TrainingInputs
 from vizsla.training.kinds.pairs import PairKind
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
+from vizsla.training.prepare.distillation import NONE
 from vizsla.training.prepare.judged import JudgedTexts
 from vizsla.training.prepare.sources import (
     SOURCE_HELP,
@@ -34,6 +35,7 @@ from vizsla.training.prepare.teacher import (
     open_teacher,
     teacher_factor,
 )
+from vizsla.training.prepare.texts import LINE_BREAK
 from vizsla.training.prepare.writing import SAMPLE, write_network
 from vizsla.training.settings import (
     TAUGHT,
@@ -58,8 +60,40 @@ _CLUSTERS, _VECTORS = "clusters.npy", "in_batch"
 _QUERIES_PER_CLUSTER = 200
 
 
+_SEP_HELP = "title and text of a document have [SEP] between them, as in DPR; otherwise a line break"
+
+
+def _separator(after_title: bool) -> str:
+    """What is between title and text."""
+    return " [SEP] " if after_title else LINE_BREAK
+
+
 @dataclass(frozen=True)
-class TopicSource(JudgedSource):
+class DenseJudgedSource(JudgedSource):
+    """Judged queries of data sets, and how title and text become one."""
+
+    sep_after_title: bool = setting(False, _SEP_HELP)
+
+    @property
+    def separator(self) -> str:
+        """What is between the fields of a document."""
+        return _separator(self.sep_after_title)
+
+
+@dataclass(frozen=True)
+class DenseTeacherSource(TeacherSource):
+    """Sentences and questions with a teacher's rankings, and how title and text become one."""
+
+    sep_after_title: bool = setting(False, _SEP_HELP)
+
+    @property
+    def separator(self) -> str:
+        """What is between the fields of a document."""
+        return _separator(self.sep_after_title)
+
+
+@dataclass(frozen=True)
+class TopicSource(DenseJudgedSource):
     """Judged queries in batches of one topic, with balanced margins and perhaps a second teacher, as in TAS-B."""
 
     source: str = setting("topics", SOURCE_HELP)
@@ -226,7 +260,6 @@ class DenseNetwork:
     normalize: bool = setting(True, "scale vectors to length 1")
     tied_encoders: bool = setting(True, "one encoder for queries and documents; otherwise each has its own")
     use_token_types: bool = setting(False, "documents have BERT's token type 1, to distinguish them from queries")
-    dropout: float = setting(0.0, "dropout probability in training")
     companion: str = setting("", "dense model whose frozen vectors are concatenated, by name or folder")
     companion_weight: float = setting(1.0, "weight of the companion's scores at first; it is trained")
 
@@ -237,8 +270,6 @@ class DenseNetwork:
                 "network.tied_encoders=true"
             )
         require_positive(self, "network", "companion_weight")
-        if not 0 <= self.dropout < 1:
-            raise VizslaError(f"network.dropout must be 0 or more and below 1, not {self.dropout:g}")
 
 
 @dataclass(frozen=True)
@@ -259,6 +290,10 @@ class DensePairSource(PairSource, Protocol):
     @property
     def max_document_length(self) -> int:
         """Tokens of a document."""
+
+    @property
+    def separator(self) -> str:
+        """What is between the fields of a document."""
 
 
 class DenseKindSettings(KindSettings, Protocol):
@@ -282,7 +317,7 @@ class DenseSettings:
     """The settings of a dense model."""
 
     network: DenseNetwork = field(default_factory=DenseNetwork)
-    data: JudgedSource | DenseCropSource | GeneratedSource | TopicSource = field(default_factory=JudgedSource)
+    data: DenseJudgedSource | DenseCropSource | GeneratedSource | TopicSource = field(default_factory=DenseJudgedSource)
     loss: DenseLoss = field(default_factory=DenseLoss)
     training: TrainingSettings = field(default_factory=TrainingSettings)
 
@@ -358,6 +393,7 @@ class DenseKindBase(PairKind[D]):
             length=min(data.max_document_length, written[-1].length),
             query_length=min(data.max_query_length, written[0].length),
             fields=data.document_fields,
+            separator=data.separator,
             namespace=self.name,
             name=self.name,
         )
@@ -407,8 +443,6 @@ class DenseKind(DenseKindBase[DenseSettings]):
 
 def dense_network(settings: DenseNetwork, seed: int = 0) -> tuple[Pooled | Towers | WithFrozenCompanion, Analyzer]:
     """The network of a dense model, and the analyzer that makes its word pieces."""
-    from torch.nn import Dropout
-
     from vizsla.neural.heads.dense import Pooled, Towers, WithFrozenCompanion
 
     base_model = known_model(settings.base_model)
@@ -422,9 +456,6 @@ def dense_network(settings: DenseNetwork, seed: int = 0) -> tuple[Pooled | Tower
         saved = base_model.query_network if isinstance(base_model, Dense) else None
         queries = deepcopy(encoder) if saved is None else load_network(saved).encoder
         trained = Towers(Pooled(queries, settings.pooling, settings.normalize), documents)
-    for module in trained.modules():
-        if isinstance(module, Dropout):
-            module.p = settings.dropout
     if not settings.companion:
         return trained, analyzer
     companion = _companion(settings.companion)
@@ -474,7 +505,7 @@ class LambdaSettings:
     """The settings of a dense model that imitates a teacher."""
 
     network: DenseNetwork = field(default_factory=DenseNetwork)
-    data: TeacherSource = field(default_factory=TeacherSource)
+    data: DenseTeacherSource = field(default_factory=DenseTeacherSource)
     loss: ContrastiveLoss = field(default_factory=ContrastiveLoss)
     training: TrainingSettings = field(default_factory=TrainingSettings)
 
@@ -490,6 +521,15 @@ class LambdaKind(DenseKindBase[LambdaSettings]):
     """Trains a dense model on sentences of documents with a teacher's ranking."""
 
     settings_class = LambdaSettings
+
+    def check_inputs(self, inputs: TrainingInputs) -> None:
+        """Refuse settings without queries, before anything is read."""
+        super().check_inputs(inputs)
+        if self.settings.data.sentences == NONE and not self.settings.data.questions:
+            raise VizslaError(
+                f"{self.name} learns from questions; name them, as in --set data.questions=train.jsonl, or take "
+                "sentences of the documents with --set data.sentences=sampled"
+            )
 
     def open_data(self, folder: Path) -> TrainingData:
         """The pairs, the dev sets, and the dev questions on which the model is compared with its teacher."""

@@ -36,5 +36,6 @@ class PairKind(TrainedKind[P]):
 
     def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:
         """Pack pairs and dev sets."""
-        self.settings.data.prepare(inputs, base.analyzer, folder)
-        prepare_dev(inputs, base.analyzer, folder, self.settings.data.document_fields)
+        data = self.settings.data
+        data.prepare(inputs, base.analyzer, folder)
+        prepare_dev(inputs, base.analyzer, folder, data.document_fields, data.separator)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vizsla.errors import VizslaError
 from vizsla.neural.chunks import Batch
 from vizsla.neural.heads.augmenter import AugmentedQueries
 from vizsla.neural.heads.colbert import TokenTexts
@@ -45,6 +46,26 @@ def contrastive_loss(scores: Tensor, *, symmetric: bool = True, false_negatives:
     if not symmetric:
         return loss
     return (loss + F.cross_entropy(scores[:, : len(scores)].T, own)) / 2
+
+
+def own_negatives_loss(scores: Tensor) -> Tensor:
+    """The cross-entropy of finding each query's document among its own hard negatives, as ColBERT and ANCE have it.
+
+    `scores`: [queries, documents]. Document i belongs to query i; the documents of all queries are followed by the
+    negatives of the first query, of the second, and so on.
+
+    >>> scores = torch.tensor([[0.0, 9.0, 0.0, 9.0], [9.0, 0.0, 9.0, 0.0]])
+    >>> round(own_negatives_loss(scores).item(), 4)
+    0.6931
+    """
+    count = scores.shape[1] // len(scores) - 1
+    if not count:
+        raise VizslaError(
+            "loss.in_batch_negatives=false leaves a query only its hard negatives; set data.negatives_per_query to 1 "
+            "or more"
+        )
+    logits = F.pad(-own_margins(scores, count), (1, 0))
+    return F.cross_entropy(logits, torch.zeros(len(logits), dtype=torch.long, device=logits.device))
 
 
 def margin_loss(scores: Tensor, more_positives: Tensor | None = None) -> Tensor:
@@ -276,7 +297,7 @@ def _contrast(settings: ContrastiveLoss, step: Step, metrics: dict[str, Tensor])
 def loss_of(settings: ContrastiveLoss, scores: Tensor, step: Step, metrics: dict[str, Tensor]) -> Tensor:
     """The loss of [queries, documents] scores; logs the share of queries whose own document has the highest."""
     metrics["accuracy"] = _accuracy(scores)
-    false_negatives = step.batch.false_negatives
+    false_negatives = step.batch.false_negatives if settings.mask_other_answers else None
     if settings.name == MARGIN:
         return margin_loss(scores, false_negatives)
     if settings.name in TAUGHT:
@@ -287,6 +308,8 @@ def loss_of(settings: ContrastiveLoss, scores: Tensor, step: Step, metrics: dict
             return taught
         contrastive = contrastive_loss(scores, symmetric=settings.symmetric, false_negatives=false_negatives)
         return taught + settings.contrastive_weight * contrastive
+    if not settings.in_batch_negatives:
+        return own_negatives_loss(scores)
     return contrastive_loss(scores, symmetric=settings.symmetric, false_negatives=false_negatives)
 
 

@@ -19,7 +19,7 @@ from vizsla.neural.chunks import Batch, Chunk, packed
 from vizsla.neural.encoder import PackedBert, Padded, forward_operations
 from vizsla.plain_data import parse_json
 from vizsla.training.arrays.dev_set import Dev
-from vizsla.training.arrays.pairs import BatchSource
+from vizsla.training.arrays.pairs import BatchSource, TrainingBatch
 from vizsla.training.loop.distributed import Distributed
 from vizsla.training.loop.objectives import ContrastiveObjective, Objective, Step
 from vizsla.training.loop.refresh import NegativesRefresh
@@ -94,7 +94,9 @@ def adamw(network: nn.Module, settings: TrainingSettings, device: torch.device) 
         {"params": [p for p in trainable if p.ndim > 1], "weight_decay": settings.weight_decay},
         {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, settings.learning_rate, (0.9, 0.98), fused=device.type == "cuda")
+    return torch.optim.AdamW(
+        groups, settings.learning_rate, (settings.beta1, settings.beta2), settings.epsilon, fused=device.type == "cuda"
+    )
 
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -210,10 +212,15 @@ class Trainer:
         self.folder = Path(folder) if folder is not None else None
         self.network.to(self.distributed.device)
         self.distributed.broadcast(self.network)
+        if settings.dropout:
+            for module in self.network.modules():
+                if isinstance(module, nn.Dropout):
+                    module.p = settings.dropout
         self._random = any(isinstance(m, nn.Dropout) and m.p > 0 for m in network.modules())
         if settings.compile and self._random:
             raise VizslaError(
-                "compiled code draws other random numbers in its second pass; set dropout to 0 or compile to false"
+                "compiled code draws other random numbers in its second pass; set training.dropout to 0 or "
+                "training.compile to false"
             )
         if settings.compile:
             for encoder in (m for m in network.modules() if isinstance(m, PackedBert | Padded)):
@@ -254,26 +261,40 @@ class Trainer:
         torch.manual_seed((settings.seed * 1_000_003 + step) * distributed.world_size + distributed.rank)
         for group in self.optimizer.param_groups:
             group["lr"] = settings.learning_rate_at(step)
-        batch = self.pairs.batch(settings.batch_size, settings.seed, step, distributed.device)
-        shares = [[distributed.share(part) for part in texts] for texts in batch.texts]
         metrics: dict[str, Tensor] = {}
+        sides: list[Batch] = []
         with self._memory_errors():
-            sides = [packed(ids, mask, settings.tokens_per_chunk, min(i, 1)) for i, (ids, mask) in enumerate(shares)]
-            loss = cached_backward(
-                self.encode,
-                sides,
-                lambda *outputs: self.objective(Step(step, self.network, distributed, batch, sides, outputs), metrics),
-                random=self._random,
-                kept_chunks=settings.kept_chunks,
-            )
+            first = step * settings.accumulation
+            for number in range(first, first + settings.accumulation):
+                batch = self.pairs.batch(settings.batch_size, settings.seed, number, distributed.device)
+                sides += self._accumulate(batch, metrics)
             distributed.sum_gradients(self.network.parameters())
             norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.max_grad_norm)
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
         self.result.step += 1
-        values = {name: value.item() for name, value in (metrics | {"loss": loss, "grad_norm": norm}).items()}
+        values = {name: value.item() for name, value in (metrics | {"grad_norm": norm}).items()}
         line = {"step": self.result.step, "learning_rate": settings.learning_rate_at(step), **values}
         return line | self._speed(sides, time.perf_counter() - started)
+
+    def _accumulate(self, batch: TrainingBatch, metrics: dict[str, Tensor]) -> list[Batch]:
+        """Add the gradients of a batch to those of the step, and its values to `metrics`; returns what was encoded."""
+        settings, step, distributed = self.settings, self.result.step, self.distributed
+        shares = [[distributed.share(part) for part in texts] for texts in batch.texts]
+        sides = [packed(ids, mask, settings.tokens_per_chunk, min(i, 1)) for i, (ids, mask) in enumerate(shares)]
+        values: dict[str, Tensor] = {}
+
+        def loss_of(*outputs: list[Tensor]) -> Tensor:
+            loss = self.objective(Step(step, self.network, distributed, batch, sides, outputs), values)
+            return loss / settings.accumulation
+
+        loss = cached_backward(
+            self.encode, sides, loss_of, random=self._random, kept_chunks=settings.kept_chunks
+        )  # fmt: skip
+        for name, value in values.items():
+            metrics[name] = metrics.get(name, torch.zeros_like(value)) + value / settings.accumulation
+        metrics["loss"] = metrics.get("loss", torch.zeros_like(loss)) + loss
+        return sides
 
     def encode(self, chunk: Chunk) -> Tensor:
         """The network's output for a chunk of texts."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from vizsla.datasets import Document, read_queries
+from vizsla.datasets import BeirDataset, Document, question_texts
 from vizsla.errors import VizslaError
 from vizsla.index.storage.document_store import DocumentStore
 from vizsla.models import Model, field_text
@@ -20,8 +20,8 @@ from vizsla.scratch import GrowingArray, StoredTexts, offsets_of
 from vizsla.text import Analyzer
 from vizsla.text.sentences import sentences_of
 from vizsla.training.prepare.judged import NUMBER, ranked_ids, temporary_index
-from vizsla.training.prepare.texts import FIELDS, TextPacker, packed_texts
-from vizsla.training.settings import require_positive, setting
+from vizsla.training.prepare.texts import FIELDS, LINE_BREAK, TextPacker, packed_texts, read_texts
+from vizsla.training.settings import require_at_least, require_one_of, require_positive, setting
 
 if TYPE_CHECKING:
     from vizsla.index import Index
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
 _RANKED = 4096  # queries whose documents are looked up at once
+SAMPLED, ALL, NONE = "sampled", "all", "none"
+QUESTIONS_HELP = (
+    "real questions that are queries, too: files, folders of data sets, or a split of one (FOLDER:train), separated by "
+    "commas"
+)
 _SHORT_QUERY = 3, 10  # words
 _QUESTION_BODY = 2, 8  # words of a sentence in a made-up question
 _QUESTION_START = 1, 3  # words of a real question that a made-up question begins with
@@ -39,8 +44,9 @@ _QUESTION_START = 1, 3  # words of a real question that a made-up question begin
 class DistillationSettings:
     """How queries are drawn from documents, and which documents of the teacher's ranking are positives and negatives.
 
-    The defaults are those of SPAR. From the i-th document with the same title, one in `sentence_thinning * i` sentences
-    is drawn, and at least one.
+    The defaults are those of SPAR on Wikipedia. There queries are sentences: from the i-th document with the same
+    title, one in `sentence_thinning * i` sentences is drawn, and at least one. On MS MARCO all sentences are queries
+    (`sentences=all`); SPAR's models of NQ and PAQ learn from questions alone (`sentences=none` and `questions`).
 
     >>> DistillationSettings().depth
     50
@@ -54,12 +60,16 @@ class DistillationSettings:
     positive_decay: float = setting(1.0, "how likely a positive is drawn, relative to the one ranked before it")
     max_query_length: int = setting(64, "tokens of a query that are read, special ones included")
     max_document_length: int = setting(224, "tokens of a document that are read, special ones included")
-    sentence_thinning: float = setting(1.2, "the higher, the fewer sentences are drawn from later passages")
+    sentences: str = setting(
+        SAMPLED, "sentences of documents that are queries: sampled (fewer of an article's later passages), all or none"
+    )
+    sentence_thinning: float = setting(1.2, "the higher, the fewer sentences are sampled from later passages")
     short_queries: float = setting(0.0, "share of sentences that are cut to three to ten random words")
-    questions: str = setting("", "files of real questions that are used as queries as well, separated by commas")
+    max_sentences: int = setting(0, "sentences that are queries at most, drawn at random; 0 for all of the above")
+    questions: str = setting("", QUESTIONS_HELP)
+    max_questions: int = setting(0, "questions that are queries at most, drawn at random; 0 for all")
     question_queries: float = setting(0.0, "share of sentences that are reworded like the real questions")
-    max_queries: int = setting(0, "queries drawn from sentences at most; 0 for all")
-    dev_questions: str = setting("", "files of dev questions, separated by commas, for SPAR's validation MRR")
+    dev_questions: str = setting("", "dev questions for SPAR's validation MRR; named as questions are")
     seed: int = setting(0, "seed of the drawn queries")
 
     def __post_init__(self) -> None:
@@ -71,47 +81,81 @@ class DistillationSettings:
                 f"data.top_positives {self.top_positives} and data.bottom_negatives {self.bottom_negatives} do not fit "
                 f"data.depth {self.depth}: both must be 1 or more, and together at most the depth"
             )
+        require_one_of("data.sentences", self.sentences, (SAMPLED, ALL, NONE))
         require_positive(self, "data", "sentence_thinning")
+        require_at_least(self, "data", 0, "max_sentences", "max_questions")
         if not 0 <= self.short_queries <= 1:
             raise VizslaError(f"data.short_queries must be between 0 and 1, not {self.short_queries:g}")
         rest = 1 - self.short_queries
         if not 0 <= self.question_queries <= rest:
             raise VizslaError(f"data.question_queries must be between 0 and {rest:g}, not {self.question_queries:g}")
-        stems = [file.name.partition(".")[0] for file in _files(self.dev_questions)]
+        stems = [_label(name) for name in _names(self.dev_questions)]
         if len(set(stems)) < len(stems):
             raise VizslaError("two files of data.dev_questions have the same name; figures go by name, so rename one")
         if self.question_queries and not self.questions:
             raise VizslaError("data.question_queries needs real questions, as in --set data.questions=train.jsonl")
+        if self.sentences == NONE and (self.short_queries or self.question_queries):
+            raise VizslaError(
+                "data.short_queries and data.question_queries change sentences, and data.sentences=none draws none"
+            )
 
 
-def read_questions(settings: DistillationSettings) -> list[str]:
-    """The real questions in the files of the settings; a file named twice counts twice."""
-    files = _files(settings.questions)
-    questions = [text for file in files for text in read_queries(file).values()]
-    if files and not questions:
+def read_questions(settings: DistillationSettings) -> Sequence[str]:
+    """The real questions that the settings name, on disk; a file named twice counts twice."""
+    names = _names(settings.questions)
+    questions = StoredTexts.of(chain.from_iterable(map(_questions_in, names)))
+    if names and not len(questions):
         raise VizslaError(f"there are no questions in {settings.questions}")
-    return questions
+    return _at_most(settings.max_questions, questions, (settings.seed, 3))
 
 
-def _files(names: str) -> list[Path]:
-    return [Path(name.strip()) for name in names.split(",") if name.strip()]
+def _questions_in(name: str) -> Iterator[str]:
+    """The questions of a file, of a data set, or of one split of a data set (FOLDER:SPLIT)."""
+    folder, colon, split = name.rpartition(":")
+    if colon and Path(folder).is_dir():
+        dataset = BeirDataset.open(folder)
+        return iter(dataset.queries_of(dataset.qrels(split)).values())
+    return question_texts(name)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _label(name: str) -> str:
+    """What a file of questions is called in figures.
+
+    >>> _label("data/nq-dev.qa.csv"), _label("data/dpr-nq:dev")
+    ('nq-dev', 'dpr-nq-dev')
+    """
+    return Path(name).name.partition(".")[0].replace(":", "-")
+
+
+def _at_most(count: int, texts: Sequence[str], seed: tuple[int, ...]) -> Sequence[str]:
+    """`count` random texts in their order; 0 for all."""
+    if not 0 < count < len(texts):
+        return texts
+    chosen = np.random.default_rng(seed).permutation(len(texts))[:count]
+    return StoredTexts.of(map(texts.__getitem__, np.sort(chosen).tolist()))
 
 
 def drawn_queries(
     documents: Iterable[Document], settings: DistillationSettings, questions: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Random sentences of documents, fewer of later passages of an article (neighbouring documents with one title).
+    """Sentences of documents, all or fewer of later passages of an article (neighbouring documents with one title).
 
     Reworded sentences begin like one of `questions`.
     """
+    if settings.sentences == NONE:
+        return
     rng = np.random.default_rng(settings.seed)
     for _, article in groupby(documents, key=lambda d: d.content.get("title") or d.id):
         for place, document in enumerate(article):
             sentences = sentences_of(field_text(document.content, ("text",)))
             if not sentences:
                 continue
-            count = max(1, round(len(sentences) / (settings.sentence_thinning * (place + 1))))
-            for chosen in rng.permutation(len(sentences))[:count].tolist():
+            share = settings.sentence_thinning * (place + 1) if settings.sentences == SAMPLED else 1
+            for chosen in rng.permutation(len(sentences))[: max(1, round(len(sentences) / share))].tolist():
                 draw = rng.random() if settings.short_queries or settings.question_queries else 1.0
                 words = sentences[chosen].split()
                 if draw < settings.short_queries:
@@ -152,30 +196,33 @@ class DistillationData(NamedTuple):
 
 
 def distillation_data(
-    documents: Iterable[Document], teacher: Model, analyzer: Analyzer, settings: DistillationSettings
+    documents: Iterable[Document],
+    teacher: Model,
+    analyzer: Analyzer,
+    settings: DistillationSettings,
+    separator: str = LINE_BREAK,
 ) -> DistillationData:
     """Queries drawn from documents, with the first and the last documents of the teacher's ranking; and dev questions.
 
-    Queries for which the teacher finds fewer than `depth` documents are left out.
+    Queries for which the teacher finds fewer than `depth` documents are left out. `separator`: what is between title
+    and text in what the trained model reads of a document.
     """
     from vizsla.training.arrays.pairs import MinedPairs
 
     documents, questions = DocumentStore.of(documents), read_questions(settings)
-    drawn = StoredTexts.of(drawn_queries(documents, settings, questions))
-    if settings.max_queries and len(drawn) > settings.max_queries:
-        chosen = np.random.default_rng((settings.seed, 1)).permutation(len(drawn))[: settings.max_queries]
-        drawn = StoredTexts.of(map(drawn.__getitem__, np.sort(chosen).tolist()))
-    queries = StoredTexts.of(chain(questions, drawn)) if questions else drawn
-    dev_questions = {file: list(read_queries(file).values()) for file in _files(settings.dev_questions)}
+    drawn = _at_most(
+        settings.max_sentences, StoredTexts.of(drawn_queries(documents, settings, questions)), (settings.seed, 1)
+    )
+    queries = StoredTexts.of(chain(questions, drawn)) if len(questions) else drawn
+    dev_questions = {name: StoredTexts.of(_questions_in(name)) for name in _names(settings.dev_questions)}
+    which = " and ".join([*(["the sentences"] if len(drawn) else []), *(["the questions"] if len(questions) else [])])
     with temporary_index(documents, teacher) as index:
-        ranked = _rank(queries, "the sentences", documents, index, analyzer, settings)
+        ranked = _rank(queries, which, documents, index, analyzer, settings)
         dev_ranked = {
-            file.name.partition(".")[0]: _rank(
-                questions_of_file, f"the questions in {file}", documents, index, analyzer, settings
-            )
-            for file, questions_of_file in dev_questions.items()
+            _label(name): _rank(some, f"the questions in {name}", documents, index, analyzer, settings)
+            for name, some in dev_questions.items()
         }
-    texts = packed_texts(documents.texts(FIELDS), analyzer)
+    texts = packed_texts(read_texts(documents, FIELDS, separator), analyzer)
     pairs = MinedPairs(ranked.queries, texts, ranked.positives, ranked.negatives)
     return DistillationData(pairs, [_imitation_dev(name, one, texts, settings) for name, one in dev_ranked.items()])
 

@@ -13,6 +13,7 @@ import numpy as np
 from vizsla.datasets import BeirDataset, Document
 from vizsla.datasets.beir import read_hard_negatives
 from vizsla.errors import InputError, VizslaError
+from vizsla.evaluation.answers import has_answer
 from vizsla.index import Index
 from vizsla.index.storage.document_store import ChosenDocuments, DocumentStore
 from vizsla.models import BM25, Model, Statistics, field_text, parse_model
@@ -20,7 +21,7 @@ from vizsla.models.components import batches_of
 from vizsla.runs import Qrels, Run
 from vizsla.scratch import GrowingArray, offsets_of
 from vizsla.text import Analyzer
-from vizsla.training.prepare.texts import FIELDS, packed_texts
+from vizsla.training.prepare.texts import FIELDS, LINE_BREAK, packed_texts, read_texts
 from vizsla.vectors import SparseVectors
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class AnsweredQueries(NamedTuple):
 
 
 NEGATIVES_DEPTH = 100  # of the rankings that hard negatives are taken from
+ANSWERLESS_HELP = "hard negatives hold none of the query's answers (metadata.answers), as in DPR"
 
 
 class JudgedTexts(NamedTuple):
@@ -100,18 +102,24 @@ def judged_texts(
     *,
     negatives: str = "",
     negatives_depth: int = NEGATIVES_DEPTH,
+    answerless: bool = False,
     fields: Sequence[str] = FIELDS,
+    separator: str = LINE_BREAK,
 ) -> Iterator[JudgedTexts]:
-    """The train queries of each data set with their answers and hard negatives; see `positives_and_negatives`."""
+    """The train queries of each data set with their answers and hard negatives; see `positives_and_negatives`.
+
+    `separator`: what is between the fields of a document.
+    """
     from vizsla.training.arrays.pairs import MinedPairs
 
     check_run_has_one_dataset(negatives, datasets)
     for dataset in datasets:
         queries, documents = dataset.queries_of(dataset.qrels("train")), DocumentStore.of(dataset.documents())
         numbers = positives_and_negatives(
-            documents, queries, dataset, "train", BM25(fields=tuple(fields)), negatives, negatives_depth
+            documents, queries, dataset, "train", BM25(fields=tuple(fields)), negatives, negatives_depth, answerless
         )
-        packed = (packed_texts(texts, analyzer) for texts in (queries.values(), documents.texts(fields)))
+        texts = queries.values(), read_texts(documents, fields, separator)
+        packed = (packed_texts(some, analyzer) for some in texts)
         yield JudgedTexts(documents, queries, MinedPairs(*packed, *numbers))
 
 
@@ -144,12 +152,14 @@ def positives_and_negatives(
     bm25: BM25,
     negatives: str = "",
     depth: int = NEGATIVES_DEPTH,
+    answerless: bool = False,
 ) -> tuple[TokenCorpus, TokenCorpus]:
     """For each query the numbers of its positives, and of its hard negatives.
 
     Positives are judged relevant, or named in the data set's `train_hard_negatives.jsonl`. Hard negatives are named
     there, too; for other queries they are the best documents of BM25 that are not positives. `negatives`: a TREC run
-    or a model whose best documents are the hard negatives of all queries instead.
+    or a model whose best documents are the hard negatives of all queries instead. `answerless`: negatives whose text
+    holds an answer of the query are left out.
     """
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
@@ -168,12 +178,31 @@ def positives_and_negatives(
 
     def wrong() -> Iterator[np.ndarray]:
         own, ranking = documents.numbers(names), 0
+        answers = _answers(dataset, names) if answerless else {}
         for i, query in enumerate(names):
             candidates = named.negatives_of(query) if takes_named[i] else rankings[ranking]
             ranking += not takes_named[i]
-            yield candidates[~np.isin(candidates, positives[i]) & (candidates != own[i])]
+            others = candidates[~np.isin(candidates, positives[i]) & (candidates != own[i])]
+            yield _without_answers(documents, others, answers[query]) if answers.get(query) else others
 
     return positives, TokenCorpus.of(wrong(), NUMBER)
+
+
+def _answers(dataset: BeirDataset, queries: Sequence[str]) -> dict[str, list[str]]:
+    """The answers of a data set's questions; an error if none of these queries has some."""
+    answers = dataset.answers()
+    if not any(answers.get(query) for query in queries):
+        raise InputError(
+            "data.answerless_negatives needs answers, and no train query has some (metadata.answers in queries.jsonl)",
+            file=str(dataset.folder),
+        )
+    return answers
+
+
+def _without_answers(documents: DocumentStore, numbers: np.ndarray, answers: Sequence[str]) -> np.ndarray:
+    """The documents among these whose text, title not included, holds none of the answers."""
+    texts = (field_text(documents[number].content, ("text",)) for number in numbers.tolist())
+    return numbers[np.array([not has_answer(text, answers) for text in texts], bool)]
 
 
 class _Named(NamedTuple):
@@ -296,7 +325,13 @@ def judgement_rows(documents: DocumentStore, queries: Mapping[str, str], qrels: 
     return rows[numbers >= 0].astype(np.int64)
 
 
-def dev_set(dataset: BeirDataset, analyzer: Analyzer, split: str = "dev", fields: Sequence[str] = FIELDS) -> DevSet:
+def dev_set(
+    dataset: BeirDataset,
+    analyzer: Analyzer,
+    split: str = "dev",
+    fields: Sequence[str] = FIELDS,
+    separator: str = LINE_BREAK,
+) -> DevSet:
     """A data set's judged queries, and the vectors that BM25 gives queries and documents, over the queries' terms."""
     from vizsla.training.arrays.dev_set import DevSet
     from vizsla.training.arrays.products import SparseRows
@@ -310,7 +345,7 @@ def dev_set(dataset: BeirDataset, analyzer: Analyzer, split: str = "dev", fields
     columns = {asked.vocabulary[i][1]: i for i in range(len(asked.vocabulary))}
     return DevSet(
         dataset.name,
-        packed_texts(documents.texts(fields), analyzer),
+        packed_texts(read_texts(documents, fields, separator), analyzer),
         packed_texts(queries.values(), analyzer),
         judgement_rows(documents, queries, qrels),
         weighed_rows(documents, bm25, statistics[bm25.namespace], columns),

@@ -18,9 +18,9 @@ from vizsla.text import Analyzer
 from vizsla.training.kind import TrainingInputs
 from vizsla.training.prepare.distillation import DistillationSettings, distillation_data
 from vizsla.training.prepare.generated import GeneratedQueries, generated_pairs
-from vizsla.training.prepare.judged import NEGATIVES_DEPTH, JudgedTexts, dev_set, judged_texts
+from vizsla.training.prepare.judged import ANSWERLESS_HELP, NEGATIVES_DEPTH, JudgedTexts, dev_set, judged_texts
 from vizsla.training.prepare.teacher import SumTeacherSettings, open_teachers, scaled, taught_pairs
-from vizsla.training.prepare.texts import FIELDS, FIELDS_SETTING, fields_of, packed_documents
+from vizsla.training.prepare.texts import FIELDS, FIELDS_SETTING, LINE_BREAK, fields_of, packed_documents
 from vizsla.training.settings import CropSettings, require_at_least, setting
 
 if TYPE_CHECKING:
@@ -37,6 +37,10 @@ class PairSource(Protocol):
     """Makes pairs of queries and documents from the inputs of a run."""
 
     reads_datasets: ClassVar[bool]
+
+    @property
+    def separator(self) -> str:
+        """What is between the fields of a document."""
 
     @property
     def document_fields(self) -> tuple[str, ...]:
@@ -58,6 +62,7 @@ class CropSource(CropSettings):
 
     reads_datasets: ClassVar[bool] = False
     document_fields: ClassVar[tuple[str, ...]] = FIELDS
+    separator: ClassVar[str] = LINE_BREAK
     source: str = setting("crops", SOURCE_HELP)
     passages_per_document: int = setting(1, "neighbouring passages with the same title that are read as one document")
 
@@ -89,6 +94,7 @@ class JudgedSource(SumTeacherSettings):
     )
     negatives: str = setting("", "TREC run or model whose best documents are the hard negatives; by default BM25")
     negatives_depth: int = setting(NEGATIVES_DEPTH, "documents of a ranking that hard negatives are drawn from")
+    answerless_negatives: bool = setting(False, ANSWERLESS_HELP)
     refresh_steps: int = setting(0, "steps after which the model itself finds new hard negatives (ANCE); 0 for never")
     max_query_length: int = setting(64, "tokens of a query that are read, special ones included")
     max_document_length: int = setting(256, "tokens of a document that are read, special ones included")
@@ -110,6 +116,11 @@ class JudgedSource(SumTeacherSettings):
         """The fields of documents that are read."""
         return fields_of(self.fields)
 
+    @property
+    def separator(self) -> str:
+        """What is between the fields of a document."""
+        return LINE_BREAK
+
     def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
         """Find positives and hard negatives, and a teacher's scores, and pack all texts."""
         self.save(self.read(inputs, analyzer), folder)
@@ -121,7 +132,9 @@ class JudgedSource(SumTeacherSettings):
             analyzer,
             negatives=self.negatives,
             negatives_depth=self.negatives_depth,
+            answerless=self.answerless_negatives,
             fields=self.document_fields,
+            separator=self.separator,
         )
 
     def save(self, collections: Iterable[JudgedTexts], folder: Path) -> None:
@@ -175,6 +188,7 @@ class GeneratedSource(GeneratedQueries):
 
     reads_datasets: ClassVar[bool] = False
     document_fields: ClassVar[tuple[str, ...]] = FIELDS
+    separator: ClassVar[str] = LINE_BREAK
     source: str = setting("generated", SOURCE_HELP)
 
     def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
@@ -228,9 +242,14 @@ class TeacherSource(DistillationSettings):
     reads_datasets: ClassVar[bool] = False
     document_fields: ClassVar[tuple[str, ...]] = FIELDS
 
+    @property
+    def separator(self) -> str:
+        """What is between the fields of a document."""
+        return LINE_BREAK
+
     def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
         """Draw queries, rank the documents with the teacher, and pack all texts."""
-        data = distillation_data(inputs.documents(), parse_model(self.teacher), analyzer, self)
+        data = distillation_data(inputs.documents(), parse_model(self.teacher), analyzer, self, self.separator)
         data.pairs.save(folder / _PAIRS)
         for number, dev in enumerate(data.dev):
             dev.save(folder / f"{_IMITATION}-{number}")
@@ -261,10 +280,16 @@ class TeacherSource(DistillationSettings):
         return [ImitationDev.open(place, **lengths) for place in numbered_folders(folder, _IMITATION)]
 
 
-def prepare_dev(inputs: TrainingInputs, analyzer: Analyzer, folder: Path, fields: Sequence[str] = FIELDS) -> None:
+def prepare_dev(
+    inputs: TrainingInputs,
+    analyzer: Analyzer,
+    folder: Path,
+    fields: Sequence[str] = FIELDS,
+    separator: str = LINE_BREAK,
+) -> None:
     """Write the dev queries of data sets into a folder; `fields`: those of documents that are read."""
     for number, dataset in enumerate(inputs.dev):
-        dev_set(dataset, analyzer, fields=fields).save(folder / f"dev-{number}")
+        dev_set(dataset, analyzer, fields=fields, separator=separator).save(folder / f"dev-{number}")
 
 
 def open_dev(folder: Path, *, max_length: int = 512, document_terms: int = 0, sparse: bool = False) -> list[DevSet]:

@@ -18,8 +18,22 @@ if TYPE_CHECKING:
 
 FIELDS = ("title", "text")
 FIELDS_SETTING = "/".join(FIELDS)
+LINE_BREAK = "\n"
+"""What is between the fields of a document, unless a model has something else there."""
 MIN_TOKENS = 20  # a shorter document does not give two useful crops
 _TEXTS = 5000  # tokenized at once
+
+
+def read_texts(documents: Iterable[Document], fields: Sequence[str], separator: str = LINE_BREAK) -> Iterator[str]:
+    """The text that a model reads of each document: its fields, with a separator between those that it has.
+
+    >>> next(read_texts([Document("d", {"title": "Dogs", "text": "Dogs bark."})], FIELDS, " [SEP] "))
+    'Dogs [SEP] Dogs bark.'
+    """
+    if separator == LINE_BREAK:
+        return (field_text(document.content, fields) for document in documents)
+    each = ([field_text(document.content, (name,)) for name in fields] for document in documents)
+    return (separator.join(text for text in texts if text) for texts in each)
 
 
 def fields_of(text: str) -> tuple[str, ...]:
