@@ -74,7 +74,7 @@ class DocumentStore(Sequence[Document]):
     @cached_property
     def contents(self) -> Sequence[Mapping[str, Any]]:
         """The fields of the documents, as a model is fitted to them."""
-        return _Contents(self)
+        return Contents(self)
 
 
 class ChosenDocuments(Sequence[Document]):
@@ -101,8 +101,8 @@ class ChosenDocuments(Sequence[Document]):
         return self._documents[int(self._numbers[number])]
 
 
-class _Contents(Sequence[Mapping[str, Any]]):
-    """The fields of documents without their ids."""
+class Contents(Sequence[Mapping[str, Any]]):
+    """The fields of documents without their ids, read when they are looked at."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self._documents = documents
@@ -116,7 +116,7 @@ class _Contents(Sequence[Mapping[str, Any]]):
     def __getitem__(self, number: slice) -> Sequence[Mapping[str, Any]]: ...
     def __getitem__(self, number: int | slice) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
         if isinstance(number, slice):
-            return _Contents(self._documents[number])
+            return Contents(self._documents[number])
         return self._documents[number].content
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:

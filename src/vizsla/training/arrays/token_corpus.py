@@ -40,18 +40,10 @@ class TokenCorpus:
     @classmethod
     def of(cls, documents: Iterable[np.ndarray], dtype: Any = np.int64) -> TokenCorpus:
         """All documents, empty ones too, so that their numbers stay."""
-        stream, none = iter(documents), np.zeros(0, dtype)
-        blocks = iter(lambda: list(islice(stream, _ROWS)), [])
-        return cls.of_blocks(((np.concatenate([*rows, none]), np.array([*map(len, rows)])) for rows in blocks), dtype)
-
-    @classmethod
-    def of_blocks(cls, blocks: Iterable[tuple[np.ndarray, np.ndarray]], dtype: Any = np.int64) -> TokenCorpus:
-        """From blocks of texts: the ids of all texts of a block, one after another, and how many each text has."""
-        ids, sizes = GrowingArray(dtype), GrowingArray(np.int64)
-        for some, lengths in blocks:
-            ids.append(some)
-            sizes.append(lengths)
-        return cls(ids.array(), offsets_of(sizes.array()))
+        growing, stream = GrowingCorpus(dtype), iter(documents)
+        while rows := list(islice(stream, _ROWS)):
+            growing.append_rows(rows)
+        return growing.corpus()
 
     def narrow(self) -> TokenCorpus:
         """The same corpus in two bytes per id, or in four where an id needs them."""
@@ -106,6 +98,36 @@ class TokenCorpus:
         if offsets.ndim != 1 or len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(ids):
             raise InputError("the arrays of this packed corpus contradict each other", file=str(folder))
         return cls(ids, offsets)
+
+
+class GrowingCorpus:
+    """A corpus that is written block by block.
+
+    >>> growing = GrowingCorpus(np.uint16)
+    >>> growing.append(np.array([5, 6, 7]), np.array([2, 1]))
+    >>> growing.append_rows([np.array([8])])
+    >>> [row.tolist() for row in growing.corpus()]
+    [[5, 6], [7], [8]]
+    """
+
+    def __init__(self, dtype: Any = np.int64) -> None:
+        self._ids, self._sizes = GrowingArray(dtype), GrowingArray(np.int64)
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def append(self, ids: np.ndarray, sizes: np.ndarray) -> None:
+        """Add texts: the ids of all, one text after another, and how many each has."""
+        self._ids.append(ids)
+        self._sizes.append(sizes)
+
+    def append_rows(self, rows: Sequence[np.ndarray]) -> None:
+        """Add texts, each with an array of its own."""
+        self.append(np.concatenate([*rows, np.zeros(0, self._ids.dtype)]), np.array([*map(len, rows)], np.int64))
+
+    def corpus(self) -> TokenCorpus:
+        """All texts."""
+        return TokenCorpus(self._ids.array(), offsets_of(self._sizes.array()))
 
 
 CLS, SEP, MASK = 101, 102, 103

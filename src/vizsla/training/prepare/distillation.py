@@ -16,7 +16,7 @@ from vizsla.errors import VizslaError
 from vizsla.index.storage.document_store import DocumentStore
 from vizsla.models import Model, field_text
 from vizsla.models.components import batches_of
-from vizsla.scratch import GrowingArray, StoredTexts, offsets_of
+from vizsla.scratch import GrowingArray, StoredTexts
 from vizsla.text import Analyzer
 from vizsla.text.sentences import sentences_of
 from vizsla.training.prepare.judged import NUMBER, ranked_ids, temporary_index
@@ -238,28 +238,27 @@ def _rank(
     settings: DistillationSettings,
 ) -> _Ranked:  # fmt: skip
     """The queries for which the teacher finds enough documents, as token ids, and its first and last documents."""
-    from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.arrays.token_corpus import GrowingCorpus, TokenCorpus
 
     packer, depth = TextPacker(analyzer), settings.depth
-    ids, sizes = GrowingArray(packer.dtype), GrowingArray(np.int64)
+    kept_queries = GrowingCorpus(packer.dtype)
     firsts, lasts = GrowingArray(NUMBER), GrowingArray(NUMBER)
     found = batches_of(zip(queries, ranked_ids(index, queries, depth), strict=True), _RANKED)
     for block in found:
         tokens, lengths = packer.block([query for query, _ in block])
         kept = np.array([len(ranking) == depth for _, ranking in block]) & (lengths > 0)
-        ids.append(tokens[np.repeat(kept, lengths)])
-        sizes.append(lengths[kept])
+        kept_queries.append(tokens[np.repeat(kept, lengths)], lengths[kept])
         best = [doc_id for (_, ranking), keeps in zip(block, kept.tolist(), strict=True) if keeps for doc_id in ranking]
         numbers = documents.numbers(best).reshape(-1, depth)
         firsts.append(numbers[:, : settings.top_positives].ravel())
         lasts.append(numbers[:, -settings.bottom_negatives :].ravel())
-    if not len(sizes):
+    if not len(kept_queries):
         raise VizslaError(f"{index.model.name} finds {settings.depth} documents for none of {which}")
     sides = (
-        TokenCorpus(numbers.array(), np.arange(len(sizes) + 1) * count)
+        TokenCorpus(numbers.array(), np.arange(len(kept_queries) + 1) * count)
         for numbers, count in ((firsts, settings.top_positives), (lasts, settings.bottom_negatives))
     )
-    return _Ranked(TokenCorpus(ids.array(), offsets_of(sizes.array())), *sides)
+    return _Ranked(kept_queries.corpus(), *sides)
 
 
 def _imitation_dev(name: str, ranked: _Ranked, texts: TokenCorpus, settings: DistillationSettings) -> ImitationDev:

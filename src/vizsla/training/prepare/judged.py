@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 NUMBER = np.uint32  # of a document, in arrays
 _SEARCHED = 4096  # queries whose documents are looked up at once
-_QUERIES = 2048  # queries of a file of hard negatives that are read at once
+_LISTS = 2048  # lists of ids that are looked up at once
 
 
 @contextmanager
@@ -247,29 +247,29 @@ class _Rows:
     """Lists of ids that become lists of numbers, some thousand at a time; ids that no document has are left out."""
 
     def __init__(self, documents: DocumentStore) -> None:
+        from vizsla.training.arrays.token_corpus import GrowingCorpus
+
         self._documents = documents
         self._waiting: list[Sequence[str]] = []
-        self._ids, self._sizes = GrowingArray(NUMBER), GrowingArray(np.int64)
+        self._numbers = GrowingCorpus(NUMBER)
 
     def append(self, ids: Sequence[str]) -> None:
         """Add a list."""
         self._waiting.append(ids)
-        if len(self._waiting) == _QUERIES:
+        if len(self._waiting) == _LISTS:
             self._look_up()
 
     def _look_up(self) -> None:
         numbers = self._documents.numbers([doc_id for ids in self._waiting for doc_id in ids])
         owners = np.repeat(np.arange(len(self._waiting)), [len(ids) for ids in self._waiting])
-        self._ids.append(numbers[numbers >= 0])
-        self._sizes.append(np.bincount(owners[numbers >= 0], minlength=len(self._waiting)))
+        known = numbers >= 0
+        self._numbers.append(numbers[known], np.bincount(owners[known], minlength=len(self._waiting)))
         self._waiting = []
 
     def corpus(self) -> TokenCorpus:
-        """All lists."""
-        from vizsla.training.arrays.token_corpus import TokenCorpus
-
+        """The numbers of all lists."""
         self._look_up()
-        return TokenCorpus(self._ids.array(), offsets_of(self._sizes.array()))
+        return self._numbers.corpus()
 
 
 def numbers_of(documents: DocumentStore, lists: Iterable[Sequence[str]]) -> TokenCorpus:

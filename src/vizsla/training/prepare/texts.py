@@ -71,10 +71,13 @@ class TextPacker:
 
 def packed_texts(texts: Iterable[str], analyzer: Analyzer) -> TokenCorpus:
     """Texts as token ids, empty ones included."""
-    from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.arrays.token_corpus import GrowingCorpus
 
     packer = TextPacker(analyzer)
-    return TokenCorpus.of_blocks(packer.blocks(texts), packer.dtype)
+    growing = GrowingCorpus(packer.dtype)
+    for ids, sizes in packer.blocks(texts):
+        growing.append(ids, sizes)
+    return growing.corpus()
 
 
 def packed_documents(documents: Iterable[Document], analyzer: Analyzer, passages_per_document: int = 1) -> TokenCorpus:
@@ -82,15 +85,16 @@ def packed_documents(documents: Iterable[Document], analyzer: Analyzer, passages
 
     `passages_per_document`: this many neighbours with the same title become one document.
     """
-    from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.arrays.token_corpus import GrowingCorpus
 
     packer = TextPacker(analyzer)
-    blocks = packer.blocks(_joined(documents, passages_per_document))
-    kept = ((ids[np.repeat(sizes >= MIN_TOKENS, sizes)], sizes[sizes >= MIN_TOKENS]) for ids, sizes in blocks)
-    corpus = TokenCorpus.of_blocks(kept, packer.dtype)
-    if not len(corpus):
+    growing = GrowingCorpus(packer.dtype)
+    for ids, sizes in packer.blocks(_joined(documents, passages_per_document)):
+        long_enough = sizes >= MIN_TOKENS
+        growing.append(ids[np.repeat(long_enough, sizes)], sizes[long_enough])
+    if not len(growing):
         raise VizslaError(f"there is no document with {MIN_TOKENS} tokens or more to train on")
-    return corpus.narrow()
+    return growing.corpus().narrow()
 
 
 def _joined(documents: Iterable[Document], count: int) -> Iterator[str]:
