@@ -73,7 +73,7 @@ def show(name: Annotated[str, typer.Argument(help="A data set by name.")]) -> No
     splits = ", ".join(f"{s} {n:,}" if n else s for s, n in entry.splits.items())
     sources = ", ".join(d.url for d in entry.downloads) or entry.how
     facts = {
-        "task": f"{entry.task} ({entry.domain})", "splits": splits, "figures on": entry.evaluated if entry.splits else "",
+        "task": f"{entry.task} ({entry.domain})", "splits": splits, "figures on": entry.evaluated if splits else "",
         "documents": f"{entry.documents:,}" if entry.documents else "", "parts": ", ".join(entry.parts),
         "answers": entry.answers, "licence": entry.licence, "from": sources, "note": entry.note,
     }  # fmt: skip
@@ -128,9 +128,7 @@ def prepare(
     name: Annotated[str, typer.Argument(help="A data set by name.")],
     files: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="FILE_OR_FOLDER...", help="Its published files, folders with them, or archives of them."
-        ),
+        typer.Argument(metavar="FILE_OR_FOLDER...", help="Its published files, folders or archives with them."),
     ] = None,
     data: options.Data = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a folder of this name.")] = False,

@@ -72,8 +72,9 @@ _HOMES = {
 }
 
 __all__ = [
-    "BeirDataset",
     "DATA_VARIABLE",
+    "PREPARATIONS",
+    "BeirDataset",
     "DatasetEntry",
     "DatasetGroup",
     "DatasetStatistics",
@@ -83,7 +84,6 @@ __all__ = [
     "GivenFile",
     "GivenFiles",
     "Origin",
-    "PREPARATIONS",
     "Preparation",
     "Prepared",
     "PublishedFile",

@@ -522,7 +522,7 @@ def _watch(given: Sequence[GivenFile], progress: Callable[[str, int, int], None]
         progress("Preparing", sum(done), sum(sizes))
 
     for number, one in enumerate(given):
-        one._progress = lambda to, number=number: moved(number, to)  # type: ignore[misc]
+        one._progress = lambda to, number=number: moved(number, to)
 
 
 def _file_differences(given: Sequence[GivenFile], sources: Sequence[Mapping[str, Any]]) -> Iterator[str]:
