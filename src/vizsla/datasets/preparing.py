@@ -63,6 +63,8 @@ class PublishedFile:
     checksums: tuple[str, ...] = ()
     """Published checksums of it, compressed or not, as `md5:...` or `sha256:...`; one of them must agree."""
     required: bool = True
+    fetched: bool = True
+    """Whether it is downloaded if no files are given; not so one of several that exclude each other."""
     several: bool = False
     """There are several files of such names, as of EntityQuestions' relations."""
 
@@ -98,9 +100,9 @@ class Preparation:
     @property
     def downloads(self) -> tuple[Download, ...]:
         """What is downloaded if no files are given; empty if a required file cannot be downloaded."""
-        found = [file.download for file in self.files]
-        if any(one is None for one, file in zip(found, self.files, strict=True) if file.required):
+        if any(file.download is None for file in self.files if file.required):
             return ()
+        found = [file.download for file in self.files if file.fetched]
         return tuple(dict.fromkeys(one for one in found if one is not None))
 
 
@@ -250,6 +252,8 @@ class DatasetWriter:
         self.judgements: dict[str, int] = {}
         self.named: dict[str, int] = {}
         """The queries with named positives and hard negatives, by split."""
+        self.split_queries: dict[str, int] = {}
+        """The queries by split, of those that were written with one."""
         self.remarks: list[str] = []
         """What the preparation has to say: what was left out, and why."""
         self._files: dict[str, IO[str]] = {}
@@ -264,7 +268,9 @@ class DatasetWriter:
         self, id: str, text: str, *, answers: Sequence[str] | None = None, split: str | None = None, **metadata: Any
     ) -> None:
         """Write a query, with its answers, and the split it belongs to where no judgements say that."""
-        facts = {"answers": answers, "split": split, **metadata}
+        facts: dict[str, Any] = {"answers": answers, "split": split, **metadata}
+        if split is not None:
+            self.split_queries[split] = self.split_queries.get(split, 0) + 1
         facts = {name: value for name, value in facts.items() if value is not None}
         self.queries += 1
         self._write("queries.jsonl", {"_id": id, "text": text, **({"metadata": facts} if facts else {})})
@@ -286,6 +292,13 @@ class DatasetWriter:
             record["neg"] = list(negatives)
         self.named[split] = self.named.get(split, 0) + 1
         self._write(f"{split}_hard_negatives.jsonl", record)
+
+    @property
+    def scratch(self) -> Path:
+        """A folder for temporary files, which is removed at the end."""
+        scratch = self.folder.parent / "scratch"
+        scratch.mkdir(exist_ok=True)
+        return scratch
 
     def remark(self, text: str) -> None:
         """Note something that the user should know, in one sentence."""
@@ -408,7 +421,7 @@ def _put_in_place(folder: Path, target: Path, before: Path, *, overwrite: bool) 
 
 def _downloaded(wanted: Preparation, folder: Path, progress: Callable[[str, int, int], None]) -> list[Path]:
     if not wanted.downloads:
-        missing = [file for file in wanted.files if file.required and file.download is None]
+        missing = [file for file in wanted.files if file.required and file.download is None] or wanted.files
         listed = "; ".join(f"{file.name}: {file.source or 'ask its owner'}" for file in missing)
         raise VizslaError(f"{wanted.name} cannot be downloaded; give its files ({listed})")
     return [
@@ -427,14 +440,14 @@ def _given(wanted: Preparation, paths: Sequence[Path], members: Path) -> list[Gi
             raise InputError("this file or folder does not exist", file=str(path))
         candidates = list(_candidates(path, wanted, members))
         for place, name in candidates:
-            for published in wanted.files:
-                if published.fits(name):
-                    found[published].setdefault(place.resolve(), (place, name))
-                    break
-        if not any(published.fits(name) for _, name in candidates for published in wanted.files):
-            names = ", ".join(file.name for file in wanted.files)
+            published = next((file for file in wanted.files if file.fits(Path(name).absolute().as_posix())), None)
+            if published is not None:
+                found[published].setdefault(place.resolve(), (place, name))
+        names = [Path(name).absolute().as_posix() for _, name in candidates]
+        if not any(file.fits(name) for name in names for file in wanted.files):
+            known = ", ".join(file.name for file in wanted.files)
             message = f"this is no file of {wanted.name}" if path.is_file() else f"this holds no file of {wanted.name}"
-            raise InputError(f"{message}; its files are called {names}", file=str(path))
+            raise InputError(f"{message}; its files are called {known}", file=str(path))
     given = []
     for published, by_path in found.items():
         places = list(by_path.values())
@@ -455,7 +468,7 @@ def _candidates(path: Path, wanted: Preparation, members: Path) -> Iterator[tupl
             inner = file.relative_to(path).parts
             if file.is_file() and not any(part.startswith(".") for part in inner):
                 yield from _candidates(file, wanted, members)
-    elif any(file.fits(path.as_posix()) for file in wanted.files):
+    elif any(file.fits(path.absolute().as_posix()) for file in wanted.files):
         yield path, str(path)
     elif path.name.endswith(_ARCHIVES):
         yield from _members(path, wanted, members)
@@ -531,18 +544,26 @@ def _watch(given: Sequence[GivenFile], progress: Callable[[str, int, int], None]
 
 
 def _file_differences(given: Sequence[GivenFile], sources: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for one, source in zip(given, sources, strict=True):
-        published = one.published
-        if published.records is not None and one.complete and one.records != published.records:
-            yield f"{one.name} has {one.records:,} records, and {published.records:,} are published"
-        if published.checksums and not any(f"{k}:{source[k]}" in published.checksums for k in _kinds(published)):
-            yield f"the checksum of {one.name} is none of those published ({', '.join(published.checksums)})"
+    for published in dict.fromkeys(one.published for one in given):
+        of_it = [(one, source) for one, source in zip(given, sources, strict=True) if one.published == published]
+        total = sum(one.records for one, _ in of_it)
+        if published.records is not None and all(one.complete for one, _ in of_it) and total != published.records:
+            name = of_it[0][0].name if len(of_it) == 1 else f"{len(of_it)} files {published.name}"
+            yield f"{name}: {total:,} records, and {published.records:,} are published"
+        for one, source in of_it:
+            agree = {f"{kind}:{source[kind]}" for kind in _kinds(published)}.intersection(published.checksums)
+            if published.checksums and not agree:
+                yield f"the checksum of {one.name} is none of those published ({', '.join(published.checksums)})"
 
 
 def _result_differences(wanted: Preparation, writer: DatasetWriter) -> Iterator[str]:
     entry = known_datasets().get(wanted.name)
     if entry is not None and entry.documents and writer.documents and entry.documents != writer.documents:
         yield f"there are {writer.documents:,} documents, and {entry.documents:,} are published"
+    for split, count in writer.split_queries.items():
+        published = entry.splits.get(split) if entry is not None else None
+        if published and published != count:
+            yield f"there are {count:,} queries of {split}, and {published:,} are published"
     for name, expected in wanted.results.items():
         digest = hashlib.sha256()
         with find_file(writer.folder, name).open("rb") as stream:
