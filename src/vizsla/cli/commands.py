@@ -57,8 +57,13 @@ COMMANDS: dict[str, dict[str, str | Group]] = {
             {"pool": "qrels.pool", "eval": "qrels.evaluate_with"},
         ),
         "datasets": Group(
-            "List, download and count data sets.",
-            {"show": "datasets.show", "fetch": "datasets.fetch", "stats": "datasets.stats"},
+            "List, download, prepare and count data sets.",
+            {
+                "show": "datasets.show",
+                "fetch": "datasets.fetch",
+                "prepare": "datasets.prepare",
+                "stats": "datasets.stats",
+            },
             alone="datasets.datasets",
         ),
         "recipes": Group(

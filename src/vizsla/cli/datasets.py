@@ -1,4 +1,4 @@
-"""vizsla datasets: list well-known data sets, download them, and count their documents."""
+"""vizsla datasets: list well-known data sets, download or prepare them, and count their documents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from vizsla.cli import console, options
 
 if TYPE_CHECKING:
-    from vizsla.datasets import DatasetEntry, DatasetStatistics
+    from vizsla.datasets import DatasetEntry, DatasetStatistics, Prepared
 
 
 def datasets(context: typer.Context, data: options.Data = None, as_json: options.Json = False) -> None:
@@ -26,9 +26,11 @@ def datasets(context: typer.Context, data: options.Data = None, as_json: options
         return
     rows = []
     for entry in known_datasets().values():
-        here = "yes" if (root / entry.name).is_dir() else "fetch" if entry.downloads else "on request"
+        here = "yes" if (root / entry.name).is_dir() else _way(entry)
         queries = _number(entry.splits.get(entry.evaluated))
-        rows.append((entry.name, entry.task, _number(entry.documents), queries, entry.evaluated, here))
+        rows.append(
+            (entry.name, entry.task, _number(entry.documents), queries, entry.evaluated if queries != "-" else "", here)
+        )
     columns = ("data set", "task", "documents", "queries", "split", "here")
     console.show_table(columns, rows, right=("documents", "queries"))
     others = (
@@ -41,19 +43,37 @@ def datasets(context: typer.Context, data: options.Data = None, as_json: options
 def _as_data(entry: DatasetEntry, root: Path) -> dict[str, Any]:
     from dataclasses import asdict
 
+    from vizsla.datasets import preparation_of
+
     folder = root / entry.name
-    return {**asdict(entry), "here": str(folder) if folder.is_dir() else None}
+    files = preparation_of(entry.name)
+    return {
+        **asdict(entry),
+        "here": str(folder) if folder.is_dir() else None,
+        "way": _way(entry),
+        "files": [asdict(file) for file in files.files] if files else [],
+    }
+
+
+def _way(entry: DatasetEntry) -> str:
+    """How a data set comes here: `fetch` it, `prepare` it from files that others give out, or `on request`."""
+    from vizsla.datasets import preparation_of
+
+    preparation = preparation_of(entry.name)
+    if entry.downloads or (preparation and preparation.downloads):
+        return "fetch"
+    return "prepare" if preparation else "on request"
 
 
 def show(name: Annotated[str, typer.Argument(help="A data set by name.")]) -> None:
-    """Show a data set: splits, licence, source, what to know."""
-    from vizsla.datasets import dataset_entry
+    """Show a data set: splits, licence, source, the files it is prepared from, what to know."""
+    from vizsla.datasets import dataset_entry, preparation_of
 
     entry = dataset_entry(name)
     splits = ", ".join(f"{s} {n:,}" if n else s for s, n in entry.splits.items())
     sources = ", ".join(d.url for d in entry.downloads) or entry.how
     facts = {
-        "task": f"{entry.task} ({entry.domain})", "splits": splits, "figures on": entry.evaluated,
+        "task": f"{entry.task} ({entry.domain})", "splits": splits, "figures on": entry.evaluated if splits else "",
         "documents": f"{entry.documents:,}" if entry.documents else "", "parts": ", ".join(entry.parts),
         "answers": entry.answers, "licence": entry.licence, "from": sources, "note": entry.note,
     }  # fmt: skip
@@ -61,6 +81,18 @@ def show(name: Annotated[str, typer.Argument(help="A data set by name.")]) -> No
     for what, value in facts.items():
         if value:
             console.line(f"{what:>11}  {value}")
+    prepared = preparation_of(name)
+    if prepared is None:
+        return
+    console.line()
+    files = "" if prepared.downloads else " FILE_OR_FOLDER..."
+    console.line(f"{'prepare':>11}  vizsla datasets prepare {name}{files}: {prepared.help}")
+    for file in prepared.files:
+        records = f"; {file.records:,} records" if file.records else ""
+        needed = "" if file.required else " (optional)"
+        console.line(f"{'file':>11}  {file.name}{needed}, also compressed{records}")
+        if file.source:
+            console.line(f"{'':>11}    from {file.source}")
 
 
 def fetch(
@@ -81,9 +113,62 @@ def fetch(
     root = data_folder(chosen)
     for name in names:
         entry = dataset_entry(name)
+        if not entry.downloads and _way(entry) == "fetch":
+            if not (root / name).exists():
+                _prepare(name, [], root, overwrite=False)
+            console.remark(f"{name} is in {root / name}; licence: {entry.licence}")
+            continue
         with console.progress(f"Fetching {name}", 0, "bytes") as advance:
             folder = download(entry, root, lambda done, total: advance(done, done, total))
         console.remark(f"{name} is in {folder}; licence: {entry.licence}")
+
+
+def prepare(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="A data set by name.")],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE_OR_FOLDER...", help="Its published files, folders or archives with them."),
+    ] = None,
+    data: options.Data = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a folder of this name.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Make a data set from the files that its owners publish.
+
+    As in: vizsla datasets prepare wiki-dpr psgs_w100.tsv.gz
+
+    Without files, those that can be downloaded freely are. 'vizsla datasets show NAME' lists the files. The folder of
+    that name has BEIR's layout, and its prepared.json says whether the files are those that are published.
+    """
+    from vizsla.datasets import data_folder
+
+    chosen = data or context.obj
+    if chosen is not None:
+        chosen.mkdir(parents=True, exist_ok=True)
+    prepared = _prepare(name, files or [], data_folder(chosen), overwrite=overwrite)
+    if as_json:
+        from dataclasses import asdict
+
+        console.print_json({**asdict(prepared), "folder": str(prepared.folder), "state": prepared.state})
+        return
+    judged = ", ".join(f"{split} {count:,}" for split, count in prepared.judgements.items())
+    facts = [console.count(prepared.documents, "document"), console.count(prepared.queries, "query")]
+    facts += [f"judgements: {judged}"] if judged else []
+    console.line(f"{name} is in {prepared.folder}: {', '.join(facts)}; {prepared.state}")
+
+
+def _prepare(name: str, files: list[Path], root: Path, *, overwrite: bool) -> Prepared:
+    """Prepare a data set with a progress bar; say what differs from what is published."""
+    from vizsla.datasets import prepare
+
+    with console.progress(f"Preparing {name}", 0, "bytes") as advance:
+        prepared = prepare(
+            name, files, root, overwrite=overwrite, progress=lambda _, done, total: advance(done, done, total)
+        )
+    for remark in (*prepared.differences, *prepared.remarks):
+        console.remark(f"{name}: {remark}")
+    return prepared
 
 
 def stats(

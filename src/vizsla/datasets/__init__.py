@@ -9,6 +9,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vizsla.datasets.beir import BeirDataset, DatasetStatistics, TrainingDocuments, count_dataset
     from vizsla.datasets.passages import Splitter, document_of, passage_of
+    from vizsla.datasets.preparing import (
+        PREPARATIONS,
+        DatasetWriter,
+        GivenFile,
+        GivenFiles,
+        Preparation,
+        Prepared,
+        PublishedFile,
+        preparation,
+        preparation_of,
+        prepare,
+    )
     from vizsla.datasets.questions import Questions, question_texts, read_answers, read_queries, read_questions
     from vizsla.datasets.raw_lines import RawLines
     from vizsla.datasets.registry import (
@@ -24,11 +36,18 @@ if TYPE_CHECKING:
     from vizsla.datasets.values import parse_types
 
 _HOMES = {
-    "DATA_VARIABLE": "registry",
     "BeirDataset": "beir",
+    "DATA_VARIABLE": "registry",
     "DatasetEntry": "registry",
     "DatasetGroup": "registry",
     "DatasetStatistics": "beir",
+    "DatasetWriter": "preparing",
+    "GivenFile": "preparing",
+    "GivenFiles": "preparing",
+    "PREPARATIONS": "preparing",
+    "Preparation": "preparing",
+    "Prepared": "preparing",
+    "PublishedFile": "preparing",
     "Questions": "questions",
     "RawLines": "raw_lines",
     "Source": "sources",
@@ -43,22 +62,32 @@ _HOMES = {
     "open_datasets": "registry",
     "parse_types": "values",
     "passage_of": "passages",
+    "preparation": "preparing",
+    "preparation_of": "preparing",
+    "prepare": "preparing",
     "read_answers": "questions",
-    "read_documents": "sources",
     "question_texts": "questions",
+    "read_documents": "sources",
     "read_queries": "questions",
     "read_questions": "questions",
 }
 
 __all__ = [
     "DATA_VARIABLE",
+    "PREPARATIONS",
     "BeirDataset",
     "DatasetEntry",
     "DatasetGroup",
     "DatasetStatistics",
+    "DatasetWriter",
     "Document",
     "FieldNames",
+    "GivenFile",
+    "GivenFiles",
     "Origin",
+    "Preparation",
+    "Prepared",
+    "PublishedFile",
     "Questions",
     "RawLines",
     "Source",
@@ -74,6 +103,9 @@ __all__ = [
     "open_datasets",
     "parse_types",
     "passage_of",
+    "preparation",
+    "preparation_of",
+    "prepare",
     "question_texts",
     "read_answers",
     "read_documents",
