@@ -160,10 +160,11 @@ DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
 def read_lines(
-    source: Path | InputFile, progress: Progress = None, *, universal: bool = False
+    source: Path | InputFile, progress: Progress = None, *, universal: bool = False, fallback: str | None = None
 ) -> Iterator[tuple[int, str]]:
     """The lines of a text file, numbered from 1; with `universal`, a single carriage return also ends a line.
 
+    `fallback`: the encoding of lines that are not UTF-8; without one they are refused.
     A line that is longer than a document may be is refused before it is read completely.
     """
     file = InputFile.of(source)
@@ -174,13 +175,22 @@ def read_lines(
             for number, line in enumerate(lines, 1):
                 if len(line) > max_bytes:
                     raise file.too_large(number)
-                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+                yield number, _decoded(line, "utf-8-sig" if number == 1 else "utf-8", fallback)
                 if progress is not None and number % 256 == 0:
                     progress(raw.tell())
         except UnicodeDecodeError as e:
             raise not_utf8(file, e, number) from None
         except DAMAGE as e:
             raise file.refusal(f"the file is damaged or not what its name says ({e})", number + 1) from None
+
+
+def _decoded(line: bytes, encoding: str, fallback: str | None) -> str:
+    try:
+        return line.decode(encoding)
+    except UnicodeDecodeError:
+        if fallback is None:
+            raise
+        return line.decode(fallback, "replace")
 
 
 def _universal_lines(stream: IO[bytes], max_bytes: int) -> Iterator[bytes]:

@@ -154,9 +154,13 @@ class GivenFile:
         """The name of the file without its folder and without an ending for compression."""
         return _plain_name(Path(self.file.name).name)
 
-    def lines(self) -> Iterator[tuple[int, str]]:
-        """The lines with their numbers, without line ends; empty ones are skipped."""
-        lines = ((number, line.rstrip("\r\n")) for number, line in read_lines(self.file, self._progress))
+    def lines(self, fallback: str | None = None) -> Iterator[tuple[int, str]]:
+        """The lines with their numbers, without line ends; empty ones are skipped.
+
+        `fallback`: the encoding of lines that are not UTF-8; without one they are refused.
+        """
+        read = read_lines(self.file, self._progress, fallback=fallback)
+        lines = ((number, line.rstrip("\r\n")) for number, line in read)
         return self._counted((number, line) for number, line in lines if line)
 
     def columns(self, *names: str, header: Sequence[str] = ()) -> Iterator[tuple[int, list[str]]]:
@@ -432,7 +436,7 @@ def _downloaded(wanted: Preparation, folder: Path, progress: Callable[[str, int,
 
 def _given(wanted: Preparation, paths: Sequence[Path], members: Path) -> list[GivenFile]:
     """The files that a preparation reads, among those that were given."""
-    found: dict[PublishedFile, list[tuple[Path, str]]] = {file: [] for file in wanted.files}
+    found: dict[PublishedFile, dict[Path, tuple[Path, str]]] = {file: {} for file in wanted.files}
     for path in paths:
         if is_pipe(path):
             raise InputError("this is a pipe; the files of a data set are read from disk", file=str(path))
@@ -441,15 +445,16 @@ def _given(wanted: Preparation, paths: Sequence[Path], members: Path) -> list[Gi
         candidates = list(_candidates(path, wanted, members))
         for place, name in candidates:
             published = next((file for file in wanted.files if file.fits(Path(name).absolute().as_posix())), None)
-            if published is not None and place.resolve() not in {p.resolve() for p, _ in found[published]}:
-                found[published].append((place, name))
+            if published is not None:
+                found[published].setdefault(place.resolve(), (place, name))
         names = [Path(name).absolute().as_posix() for _, name in candidates]
         if not any(file.fits(name) for name in names for file in wanted.files):
             known = ", ".join(file.name for file in wanted.files)
             message = f"this is no file of {wanted.name}" if path.is_file() else f"this holds no file of {wanted.name}"
             raise InputError(f"{message}; its files are called {known}", file=str(path))
     given = []
-    for published, places in found.items():
+    for published, by_path in found.items():
+        places = list(by_path.values())
         if len(places) > 1 and not published.several:
             first, second = (name for _, name in places[:2])
             raise VizslaError(f"both {first} and {second} may be {published.name} of {wanted.name}; give one of them")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from vizsla.datasets.files import COMPRESSIONS, InputFile, Progress, read_lines
 from vizsla.datasets.html import html_text, markdown_text, tidied, unescaped
 from vizsla.datasets.values import cell_reader, infer_types
-from vizsla.errors import InputError
 from vizsla.runs.documents import Document, Origin
 
 TEXT_ENDINGS = (".txt", ".text", ".md", ".markdown", ".rst", ".html", ".htm")
@@ -98,9 +97,20 @@ _TITLE = re.compile(r"<(/?)(TITLE|HEADLINE|HL|TI)>", re.IGNORECASE)
 
 def read_trec(file: InputFile, progress: Progress = None) -> Iterator[Document]:
     """The documents of a file in TREC's SGML; titles and headlines become the title, everything else the text."""
+    for line, block in trec_blocks(file, read_lines(file, progress)):
+        docno, rest = cut_docno(block)
+        if not docno:
+            raise file.refusal("this <DOC> has no <DOCNO>", line)
+        titles, rest = _cut_titles(rest)
+        title = " ".join(unescaped(_TAG.sub(" ", " ".join(titles))).split())
+        yield Document(docno, {"title": title, "text": sgml_text(rest)}, Origin(file.name, line))
+
+
+def trec_blocks(file: InputFile, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """What stands in each <DOC> of the lines of a file, with the number of its first line."""
     block: list[str] = []
     start, size = 0, 0
-    for number, line in read_lines(file, progress):
+    for number, line in lines:
         at = 0
         for mark in _DOC.finditer(line):
             opens = not mark[0].startswith("</")
@@ -112,7 +122,7 @@ def read_trec(file: InputFile, progress: Progress = None) -> Iterator[Document]:
                 start, size = number, 0
             else:
                 block.append(line[at : mark.start()])
-                yield _trec_document("".join(block), Origin(file.name, start))
+                yield start, "".join(block)
                 start, block = 0, []
             at = mark.end()
         if start:
@@ -124,16 +134,13 @@ def read_trec(file: InputFile, progress: Progress = None) -> Iterator[Document]:
         raise file.refusal("this <DOC> is never closed", start)
 
 
-def _trec_document(block: str, origin: Origin) -> Document:
-    docno, rest = _cut_docno(block)
-    if not docno:
-        raise InputError("this <DOC> has no <DOCNO>", file=origin.file, line=origin.line)
-    titles, rest = _cut_titles(rest)
-    title = " ".join(unescaped(_TAG.sub(" ", " ".join(titles))).split())
-    return Document(docno, {"title": title, "text": tidied(unescaped(_TAG.sub(" ", rest)))}, origin)
+def sgml_text(source: str) -> str:
+    """SGML without its tags, its character references resolved, its white space single blanks and line ends."""
+    return tidied(unescaped(_TAG.sub(" ", source)))
 
 
-def _cut_docno(block: str) -> tuple[str, str]:
+def cut_docno(block: str) -> tuple[str, str]:
+    """The id of a TREC document, empty if it has none, and the rest of the document."""
     start = _DOCNO.search(block)
     end = _DOCNO_END.search(block, start.end()) if start else None
     if start is None or end is None:
