@@ -14,6 +14,7 @@ from vizsla.described import fields_from_data
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.components import DenseComponent
 from vizsla.models.fields import Fields, as_text
+from vizsla.models.learned_sparse import checked_precision
 from vizsla.models.model import MODELS
 from vizsla.neural.checkpoints.checkpoint import Checkpoint, alike
 from vizsla.neural.checkpoints.packages import HUB, PACKAGED
@@ -68,7 +69,7 @@ class Preset:
         return given | {name: getattr(self, name) for name in plain}
 
 
-def _preset(entry: Published) -> Preset:
+def _read_preset(entry: Published) -> Preset:
     """How a published checkpoint reads texts."""
     settings = dict(entry.settings)
     settings["layers"] = tuple(Layer(**layer) for layer in settings.get("layers", ()))
@@ -77,7 +78,7 @@ def _preset(entry: Published) -> Preset:
     return Preset(entry.about, entry.documents, entry.queries, two_encoders=entry.two_encoders, **settings)
 
 
-PRESETS: dict[str, Preset] = {name: _preset(entry) for name, entry in published().items() if entry.kind == "dense"}
+PRESETS: dict[str, Preset] = {name: _read_preset(entry) for name, entry in published().items() if entry.kind == "dense"}
 
 
 def find_preset(name: str) -> Preset:
@@ -349,7 +350,7 @@ _CHECKPOINTS = (
     needs=_NEEDS,
 )
 def minilm(precision: str = "int8", **options: Any) -> Dense:
-    return Dense.open(PACKAGED, _precision(precision), **{"name": "minilm", "namespace": "minilm", **options})
+    return Dense.open(PACKAGED, checked_precision(precision), **{"name": "minilm", "namespace": "minilm", **options})
 
 
 @MODELS.register(
@@ -370,7 +371,11 @@ def dense(
     preset = entry.name if entry is not None else preset
     known = find_preset(preset) if preset else None
     if known is not None and (not checkpoint or checkpoint.removeprefix(HUB) in (known.documents, known.queries)):
-        checkpoint, query_checkpoint = known.documents, query_checkpoint or known.queries
+        hub = HUB if checkpoint.startswith(HUB) else ""
+        checkpoint, query_checkpoint = (
+            hub + known.documents,
+            query_checkpoint or (hub + known.queries if known.queries else ""),
+        )
     if not checkpoint:
         name, more = preset or "dense", ", query_checkpoint=FOLDER" if known is not None and known.two else ""
         raise VizslaError(f"name an encoder, as in {name}(checkpoint=FOLDER{more})")
@@ -379,7 +384,7 @@ def dense(
     given: dict[str, Any] = {"name": preset, "namespace": preset} if preset and entry is None else {}
     given |= {"normalize": similarity == "cosine"} if similarity else {}
     return Dense.open(
-        checkpoint, _precision(precision), queries=query_checkpoint, preset=known, **{**given, **options}
+        checkpoint, checked_precision(precision), queries=query_checkpoint, preset=known, **{**given, **options}
     )
 
 
@@ -391,10 +396,3 @@ for _name, _preset in PRESETS.items():
         needs=_NEEDS,
     )
     _register(partial(dense, preset=_name))
-
-
-def _precision(text: str) -> Precision:
-    for name in get_args(Precision):
-        if text == name:
-            return name  # type: ignore[no-any-return]
-    raise UnknownNameError("precision", text, get_args(Precision))

@@ -129,9 +129,7 @@ def _masked_language(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]
     return named
 
 
-def bert_config_of(
-    weights: Mapping[str, np.ndarray], heads: int, *, masked_language: bool = False
-) -> dict[str, Any]:
+def bert_config_of(weights: Mapping[str, np.ndarray], heads: int, *, masked_language: bool = False) -> dict[str, Any]:
     """The config.json of a plain BERT with these arrays, named without a prefix."""
     rows, hidden = weights[_WORDS].shape
     return {

@@ -193,8 +193,8 @@ def read_pickled(file: Path, *, mapped: bool = False) -> dict[str, Any]:
 
 
 _STATES = ("state_dict", "model_dict", "model_state_dict")
-_BESIDE = ("omegaconf", "hydra", "pytorch_lightning", "lightning", "lightning_fabric", "transformers", "argparse")
-_BESIDE += ("dpr_scale", "dpr", "arguments", "typing")
+_BESIDE = {"omegaconf", "hydra", "pytorch_lightning", "lightning", "lightning_fabric", "transformers", "argparse"}
+_BESIDE |= {"dpr_scale", "dpr", "arguments", "typing"}
 _PLAIN_TYPES = ("dict", "list", "tuple", "set", "str", "int", "float", "bool", "bytes", "type")
 
 
@@ -225,7 +225,7 @@ def unpickled(file: Path, *, mapped: bool = False) -> Any:
     import torch
 
     serialization: Any = torch.serialization
-    options = {"map_location": "cpu", "weights_only": True, "mmap": mapped and zipfile.is_zipfile(file)}
+    options: dict[str, Any] = {"map_location": "cpu", "weights_only": True, "mmap": mapped and zipfile.is_zipfile(file)}
     try:
         return torch.load(file, **options)
     except Exception as e:  # the unpickler's own, the archive's, and those of the system

@@ -1,4 +1,4 @@
-"""Published checkpoints that papers compare with: where each is, and what its own files do not say of how it reads texts.
+"""Published checkpoints that papers compare with: where they are, and how they read texts where their files do not say.
 
 The list is `vizsla/neural/data/published.json`; docs/checkpoints.md shows it.
 """

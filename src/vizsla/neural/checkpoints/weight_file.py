@@ -111,7 +111,7 @@ def _write_encoder(
     pieces = uncased_pieces()
     if vocabulary != len(pieces.vocabulary):
         raise InputError(
-            f"this encoder has {vocabulary:,} word pieces and is not bert-base-uncased; put its tokenizer.json beside it",
+            f"this encoder has {vocabulary:,} word pieces, unlike bert-base-uncased; put its tokenizer.json beside it",
             file=str(file),
         )
     (place / "tokenizer.json").write_bytes(pieces.content)
@@ -128,4 +128,6 @@ def _described(encoder: Mapping[str, np.ndarray], file: Path) -> dict[str, objec
             )
         return bert_config_of(encoder, hidden // _HEAD_SIZE)
     except (KeyError, IndexError) as e:
-        raise InputError(f"only a BERT can be read from a file of weights, and here {e} is missing", file=str(file)) from None
+        raise InputError(
+            f"only a BERT can be read from a file of weights, and here {e} is missing", file=str(file)
+        ) from None
