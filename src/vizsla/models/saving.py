@@ -60,7 +60,7 @@ def _open_published(entry: Published, which: str) -> Model:
         model = LearnedSparse.open(hub + entry.documents, queries=hub + entry.queries if entry.queries else "")
         return replace(model, length=min(int(entry.settings["length"]), model.network.length))
     if entry.kind in ("generator", "reranker"):
-        option = {"generator": "vizsla expand --generator", "reranker": "vizsla search --reranker"}[entry.kind]
+        option = {"generator": "vizsla queries generate --model", "reranker": "vizsla search --reranker"}[entry.kind]
         raise VizslaError(f"{which}: this is {entry.about}, which does not search; name it as in {option} {which}")
     return _open_kind(entry.kind, which)
 
