@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,9 +14,13 @@ import numpy as np
 from vizsla.errors import VizslaError
 from vizsla.models.components import TokenMatchComponent
 from vizsla.models.fields import Fields, field_text
+from vizsla.models.learned_sparse import CHECKPOINT_OPTIONS, checked_precision
 from vizsla.models.model import MODELS, Model
 from vizsla.models.piece_network import PieceNetwork
+from vizsla.neural.checkpoints.published import published
+from vizsla.neural.checkpoints.with_head import HeadCheckpoint
 from vizsla.neural.network import Network
+from vizsla.neural.onnx_graph import Precision
 from vizsla.spec import Option
 from vizsla.text import Analyzer
 from vizsla.vectors import MatchTexts
@@ -50,6 +55,16 @@ class Coil(PieceNetwork, TokenMatchComponent):
         for length in (self.length, self.query_length):
             if length and not _SHORTEST <= length <= self.network.length:
                 raise VizslaError(f"this network reads {_SHORTEST} to {self.network.length} tokens, not {length}")
+
+    @classmethod
+    def open(cls, which: str | Path, precision: Precision = "int8", **options: Any) -> Coil:
+        """A COIL as its authors' code saves it: the encoder of transformers, and model.pt with the layers after it.
+
+        A document is cut to 128 tokens and a query to 16, as in the paper.
+        """
+        checkpoint = HeadCheckpoint.read(which, "coil")
+        lengths = {name: min(length, checkpoint.length) for name, length in published()["coil"].settings.items()}
+        return cls(network=checkpoint.network(precision), analyzer=checkpoint.analyzer, **{**lengths, **options})
 
     @property
     def dimensions(self) -> int:
@@ -104,9 +119,10 @@ class Coil(PieceNetwork, TokenMatchComponent):
 
 @MODELS.register(
     "coil",
-    help="COIL: vectors of word pieces, compared where the pieces are equal. You train it.",
+    help="COIL: vectors of word pieces, compared where the pieces are equal. You train it, or fetch its authors'.",
     options=(
         Option("network", "str", "", "the folder of a model of your own"),
+        *CHECKPOINT_OPTIONS,
         Option("length", "int", None, "how many tokens of a document are read; by default as in training"),
         Option("query_length", "int", None, "how many tokens of a query are read; by default as in training"),
         Option("fields", "tuple[str, ...]", None, "the fields it reads, separated by /; by default as in training"),
@@ -114,11 +130,13 @@ class Coil(PieceNetwork, TokenMatchComponent):
     ),
     needs=("onnxruntime|torch",),
 )
-def coil(network: str = "", **options: Any) -> Coil:
+def coil(network: str = "", checkpoint: str = "", precision: str = "int8", **options: Any) -> Coil:
+    if checkpoint:
+        return Coil.open(checkpoint, checked_precision(precision), **options)
     if not network:
         raise VizslaError(
             "no COIL comes with Vizsla; train one, as in: vizsla train coil --dataset NAME -o DIR, and name it: "
-            '"coil(network=DIR)"'
+            '"coil(network=DIR)", or unpack one of its authors\' and name its folder: "coil(checkpoint=FOLDER)"'
         )
     model = Model.load(network)
     if not isinstance(model, Coil):

@@ -23,10 +23,11 @@ from vizsla.models.components import (
     TermWeightEncoder,
 )
 from vizsla.models.fields import Fields, check_fields, field_text, text_problem
-from vizsla.models.learned_sparse import NETWORK_OPTION
+from vizsla.models.learned_sparse import CHECKPOINT_OPTIONS, NETWORK_OPTION, checked_precision
 from vizsla.models.model import MODELS, Model
 from vizsla.models.statistics import Statistics
 from vizsla.neural.network import Network, runtime
+from vizsla.neural.onnx_graph import Precision
 from vizsla.spec import options_of, with_defaults
 from vizsla.text import Analyzer, Token, WordPiece
 
@@ -326,6 +327,7 @@ class _DeepCTEncoder(CountEncoder):
 
 DEEPCT_OPTIONS = (
     NETWORK_OPTION,
+    *CHECKPOINT_OPTIONS,
     *options_of(
         DeepCT,
         k1="saturation of counts",
@@ -341,26 +343,40 @@ DEEPCT_OPTIONS = (
 )
 
 
-@MODELS.register("deepct", help="DeepCT: BM25 over counts that a network gives. You train it.", options=DEEPCT_OPTIONS)
-def deepct(network: str = "", **options: Any) -> DeepCT:
-    return replace(load_deepct("deepct", network), **options)
+@MODELS.register(
+    "deepct",
+    help="DeepCT: BM25 over counts that a network gives. You train it, or fetch a published one.",
+    options=DEEPCT_OPTIONS,
+)
+def deepct(network: str = "", checkpoint: str = "", precision: str = "int8", **options: Any) -> DeepCT:
+    return replace(load_deepct("deepct", network, checkpoint, precision), **options)
 
 
 @MODELS.register(
     "deepct-beir",
-    help="DeepCT with the settings of BEIR. You train it.",
+    help="DeepCT with the settings of BEIR. You train it, or fetch a published one.",
     options=with_defaults(DEEPCT_OPTIONS, **BEIR),
 )
-def deepct_beir(network: str = "", **options: Any) -> DeepCT:
-    return replace(load_deepct("deepct-beir", network), **{**BEIR, **options})
+def deepct_beir(network: str = "", checkpoint: str = "", precision: str = "int8", **options: Any) -> DeepCT:
+    return replace(load_deepct("deepct-beir", network, checkpoint, precision), **{**BEIR, **options})
 
 
-def load_deepct(name: str, folder: str) -> DeepCT:
-    """A DeepCT from the folder it was saved to, for the model `name`."""
+def open_deepct(which: str | Path, precision: Precision = "int8") -> DeepCT:
+    """A third-party DeepCT, a BERT for token classification with one label, from a folder or by its name."""
+    from vizsla.neural.checkpoints.with_head import HeadCheckpoint  # a search without a checkpoint does not wait
+
+    checkpoint = HeadCheckpoint.read(which, "deepct")
+    return DeepCT(network=checkpoint.network(precision), pieces=checkpoint.analyzer)
+
+
+def load_deepct(name: str, folder: str, checkpoint: str = "", precision: str = "int8") -> DeepCT:
+    """A DeepCT from the folder it was saved to, or a published one, for the model `name`."""
+    if checkpoint:
+        return open_deepct(checkpoint, checked_precision(precision))
     if not folder:
         raise VizslaError(
             f"no DeepCT comes with Vizsla; train one, as in: vizsla train {name} --dataset DIR -o DIR, and name it: "
-            f'"{name}(network=DIR)"'
+            f'"{name}(network=DIR)", or fetch a published one: "{name}(checkpoint=macavaney/deepct)"'
         )
     model = Model.load(folder)
     if not isinstance(model, DeepCT):

@@ -14,9 +14,11 @@ from vizsla.described import fields_from_data
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.components import DenseComponent
 from vizsla.models.fields import Fields, as_text
+from vizsla.models.learned_sparse import checked_precision
 from vizsla.models.model import MODELS
 from vizsla.neural.checkpoints.checkpoint import Checkpoint, alike
-from vizsla.neural.checkpoints.packages import PACKAGED
+from vizsla.neural.checkpoints.packages import HUB, PACKAGED
+from vizsla.neural.checkpoints.published import Published, find_published, published
 from vizsla.neural.network import ABOUT, Network, runtime, sees_gpu
 from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.text_encoder import Layer, TokenizerOptions, known
@@ -31,6 +33,7 @@ class Preset:
     """`documents` and `queries`: names on the model hub. Without `queries` one encoder is used for both; without
     `documents` the user has to give folders. `pooling` and `normalize`: None means what the encoder's files say.
     `layers`: layers in the encoder's own weight file that no other file lists. `separator`: between title and text.
+    `document_token_type`: BERT's token type of all tokens of a document; queries have 0.
     """
 
     about: str
@@ -48,11 +51,13 @@ class Preset:
     pad_with_mask: bool = False
     skip_prompt_tokens: bool = False
     token_types: bool = False
+    document_token_type: int = 0
+    two_encoders: bool = False
 
     @property
     def two(self) -> bool:
         """Whether queries have an encoder of their own."""
-        return bool(self.queries) or not self.documents
+        return bool(self.queries) or self.two_encoders
 
     @property
     def options(self) -> dict[str, Any]:
@@ -64,48 +69,16 @@ class Preset:
         return given | {name: getattr(self, name) for name in plain}
 
 
-def _first(about: str, documents: str, queries: str = "", **options: Any) -> Preset:
-    """The state of the first token, compared by inner product."""
-    return Preset(about, documents, queries, ("cls",), False, **options)
+def _read_preset(entry: Published) -> Preset:
+    """How a published checkpoint reads texts."""
+    settings = dict(entry.settings)
+    settings["layers"] = tuple(Layer(**layer) for layer in settings.get("layers", ()))
+    if "pooling" in settings:
+        settings["pooling"] = tuple(settings["pooling"])
+    return Preset(entry.about, entry.documents, entry.queries, two_encoders=entry.two_encoders, **settings)
 
 
-def _tct(about: str, name: str) -> Preset:
-    return Preset(
-        about, name, pooling=("mean",), normalize=False, query_prompt="[CLS] [Q] ", document_prompt="[CLS] [D] ",
-        length=512, query_length=36, special_tokens=False, pad_with_mask=True, skip_prompt_tokens=True,
-    )  # fmt: skip
-
-
-def _pair(about: str, name: str, which: tuple[str, str]) -> Preset:
-    """Two encoders, documents read as title [SEP] text."""
-    return _first(about, *(name.format(part) for part in which), separator=" [SEP] ", length=256)
-
-
-_DPR = "facebook/dpr-{}_encoder-"
-_SPAR = "facebook/spar-{}-lexmodel-"
-_SIDES = ("context-encoder", "query-encoder")
-_ANCE = (Layer("linear", name="embeddingHead"), Layer("norm", name="norm"))
-
-PRESETS: dict[str, Preset] = {
-    "dpr": _pair("DPR, trained on Natural Questions", _DPR + "single-nq-base", ("ctx", "question")),
-    "dpr-multiset": _pair("DPR, trained on four data sets", _DPR + "multiset-base", ("ctx", "question")),
-    "ance": _first("ANCE FirstP", "castorini/ance-msmarco-passage", layers=_ANCE, length=512, query_length=64),
-    "tas-b": _first("TAS-B", "sentence-transformers/msmarco-distilbert-base-tas-b"),
-    "contriever": Preset("Contriever, without labels", "facebook/contriever", "", ("mean",), False),
-    "contriever-msmarco": Preset("Contriever, fine-tuned", "facebook/contriever-msmarco", "", ("mean",), False),
-    "gtr": Preset("GTR on T5-base", "sentence-transformers/gtr-t5-base", "", ("mean",), True),
-    "rocketqa": _first("RocketQA", "", separator=" [SEP] ", length=128, query_length=32, token_types=True),
-    "tct-colbert": _tct("TCT-ColBERT", "castorini/tct_colbert-msmarco"),
-    "tct-colbert-v2": _tct("TCT-ColBERT v2, hard negatives", "castorini/tct_colbert-v2-hnp-msmarco"),
-    "e5": Preset("E5-base v2", "intfloat/e5-base-v2", "", ("mean",), True, "query: ", "passage: "),
-    "bge": Preset(
-        "BGE-base v1.5", "BAAI/bge-base-en-v1.5", "", ("cls",), True,
-        "Represent this sentence for searching relevant passages: ", "",
-    ),
-    "spar-wiki": _pair("SPAR's model of BM25 on Wikipedia", _SPAR.format("wiki-bm25") + "{}", _SIDES),
-    "spar-paq": _pair("SPAR's model of BM25 on PAQ", _SPAR.format("paq-bm25") + "{}", _SIDES),
-    "spar-marco": _pair("SPAR's model of BM25 on MS MARCO", _SPAR.format("marco-bm25") + "{}", _SIDES),
-}  # fmt: skip
+PRESETS: dict[str, Preset] = {name: _read_preset(entry) for name, entry in published().items() if entry.kind == "dense"}
 
 
 def find_preset(name: str) -> Preset:
@@ -193,8 +166,16 @@ class Dense(DenseComponent):
         """
         sides = list(Checkpoint.read(which))
         if queries:
-            sides[1] = Checkpoint.read(queries)[0]
+            own, other = Checkpoint.read(queries)
+            sides[1] = other or own
+        if preset is not None and preset.two and sides[1] is None:
+            name = options.get("name", "dense")
+            raise VizslaError(f"{name} has two encoders; name both: {name}(checkpoint=FOLDER, query_checkpoint=FOLDER)")
+        if preset is not None and preset.document_token_type:
+            sides[1] = sides[1] or sides[0]
         towers = [_asked(side, preset, pooling) for side in sides if side is not None]
+        if preset is not None and preset.document_token_type:
+            towers[0] = towers[0].changed(token_type=preset.document_token_type)
         chosen = {**_checkpoint_options(towers), **(preset.options if preset is not None else {})}
         if preset is not None:
             chosen |= {"length": min(preset.length, towers[0].length)}
@@ -369,7 +350,7 @@ _CHECKPOINTS = (
     needs=_NEEDS,
 )
 def minilm(precision: str = "int8", **options: Any) -> Dense:
-    return Dense.open(PACKAGED, _precision(precision), **{"name": "minilm", "namespace": "minilm", **options})
+    return Dense.open(PACKAGED, checked_precision(precision), **{"name": "minilm", "namespace": "minilm", **options})
 
 
 @MODELS.register(
@@ -386,18 +367,25 @@ def dense(
     similarity: str = "",
     **options: Any,
 ) -> Dense:
+    entry = None if preset else find_published(checkpoint, "dense")
+    preset = entry.name if entry is not None else preset
     known = find_preset(preset) if preset else None
-    documents = checkpoint or (known.documents if known else "")
-    queries = query_checkpoint or (known.queries if known and not checkpoint else "")
-    if known is not None and known.two and not (documents and queries):
-        raise VizslaError(f"{preset} has two encoders; name both: {preset}(checkpoint=FOLDER, query_checkpoint=FOLDER)")
-    if not documents:
-        raise VizslaError("name an encoder, as in dense(checkpoint=FOLDER)")
+    if known is not None and (not checkpoint or checkpoint.removeprefix(HUB) in (known.documents, known.queries)):
+        hub = HUB if checkpoint.startswith(HUB) else ""
+        checkpoint, query_checkpoint = (
+            hub + known.documents,
+            query_checkpoint or (hub + known.queries if known.queries else ""),
+        )
+    if not checkpoint:
+        name, more = preset or "dense", ", query_checkpoint=FOLDER" if known is not None and known.two else ""
+        raise VizslaError(f"name an encoder, as in {name}(checkpoint=FOLDER{more})")
     if similarity and similarity not in _SIMILARITIES:
         raise UnknownNameError("similarity", similarity, _SIMILARITIES)
-    given: dict[str, Any] = {"name": preset, "namespace": preset} if preset else {}
+    given: dict[str, Any] = {"name": preset, "namespace": preset} if preset and entry is None else {}
     given |= {"normalize": similarity == "cosine"} if similarity else {}
-    return Dense.open(documents, _precision(precision), queries=queries, preset=known, **{**given, **options})
+    return Dense.open(
+        checkpoint, checked_precision(precision), queries=query_checkpoint, preset=known, **{**given, **options}
+    )
 
 
 for _name, _preset in PRESETS.items():
@@ -408,10 +396,3 @@ for _name, _preset in PRESETS.items():
         needs=_NEEDS,
     )
     _register(partial(dense, preset=_name))
-
-
-def _precision(text: str) -> Precision:
-    for name in get_args(Precision):
-        if text == name:
-            return name  # type: ignore[no-any-return]
-    raise UnknownNameError("precision", text, get_args(Precision))

@@ -49,6 +49,7 @@ SHIPPED = Path(__file__).parent / "data"
 """The networks that come with the package, by name."""
 SPARTA_TERMS, SPARTA_LENGTH = 2000, 500
 """How many terms of a document SPARTA keeps, and how many tokens it reads: those of BEIR's example."""
+UNICOIL = "castorini/unicoil-msmarco-passage"
 _HEADS = ("unicoil", "splade", "sparta")  # others are looked up: plugins have heads, too
 _MIN_WEIGHT = 1e-30  # a 32-bit float cannot tell less from 0
 
@@ -72,6 +73,7 @@ class LearnedSparse(SparseComponent):
     to this one; 0 stores 32-bit floats, None takes the network's. `whole`: query weights are rounded to 8 bits like
     document weights, and scores are sums of products of whole numbers up to 255. `query_norm`: as for `BM25`.
     `max_terms` and `max_query_terms`: the heaviest terms of a document or query are kept, 0 for all.
+    `sum_query_repeats`: a term that a query repeats has the sum of its weights instead of the highest.
 
     >>> bm26 = LearnedSparse.shipped("bm26", length=64)
     >>> bm26.name, bm26.length, bm26.network.kind
@@ -95,6 +97,7 @@ class LearnedSparse(SparseComponent):
     query_norm: float = 0.0
     max_terms: int = 0
     max_query_terms: int = 0
+    sum_query_repeats: bool = False
 
     kind: ClassVar[str] = "learned"
     adds_terms: ClassVar[bool] = True
@@ -185,6 +188,25 @@ class LearnedSparse(SparseComponent):
         elif len(towers) > 1:
             read["query_network"] = towers[1]
         return cls(**{**read, **options})
+
+    @classmethod
+    def open_head(cls, kind: str, which: str | Path, precision: Precision = "int8", **options: Any) -> LearnedSparse:
+        """A third-party uniCOIL or SPARTA, as `kind` says, from a folder or by its name on the model hub.
+
+        What its files leave open is read from the list of published checkpoints; options override it.
+        """
+        from vizsla.neural.checkpoints.published import published  # a search without a checkpoint does not wait
+        from vizsla.neural.checkpoints.with_head import HeadCheckpoint
+
+        checkpoint = HeadCheckpoint.read(which, kind)
+        settings = dict(published()[kind].settings)
+        for name in ("length", "query_length"):
+            if name in settings:
+                settings[name] = min(settings[name], checkpoint.length)
+        network = checkpoint.network(precision, settings.get("max_weight", 1.0))
+        stored = {"max_weight": 0.0} if kind == "sparta" else {}
+        named = {"name": kind, "namespace": kind, "analyzer": checkpoint.analyzer}
+        return cls(network, **{**named, **stored, **settings, **options})
 
     @property
     def batch_size(self) -> int:
@@ -278,12 +300,12 @@ class LearnedSparse(SparseComponent):
 
     def _query_rows(self, texts: Sequence[str]) -> Rows:
         if not self.inference_free:
-            return self._rows(
-                texts, self.query_network or self.network, self.query_prompt, self.query_length or self.length
-            )
+            network, length = self.query_network or self.network, self.query_length or self.length
+            return self._rows(texts, network, self.query_prompt, length, add_repeats=self.sum_query_repeats)
         ids = self._table_ids([self.query_prompt + text for text in texts])
         if self.query_table is None:
-            rows = [{i: 1.0 for i in row if i not in SPECIAL_TOKENS} for row in ids]
+            ignored = {*SPECIAL_TOKENS, self.pieces.numbers.get("[UNK]")}
+            rows = [{i: 1.0 for i in row if i not in ignored} for row in ids]
         else:
             rows = self.query_table.rows(ids)
         pointers = np.cumsum([0, *map(len, rows)])
@@ -303,7 +325,9 @@ class LearnedSparse(SparseComponent):
         """The weights of documents, as floats; texts without a known token have none."""
         return self._rows(texts, self.network, self.document_prompt, self.length)
 
-    def _rows(self, texts: Sequence[str], network: Tower, prompt: str, length: int) -> Rows:
+    def _rows(
+        self, texts: Sequence[str], network: Tower, prompt: str, length: int, *, add_repeats: bool = False
+    ) -> Rows:
         if isinstance(network, MaskedLanguage):
             rows = network.term_weights(texts, TokenizerOptions(prompt, length or network.length))
             return self._checked(rows)
@@ -311,12 +335,22 @@ class LearnedSparse(SparseComponent):
         unknown = self.pieces.numbers.get("[UNK]")
         has_token = np.array([any(i != unknown for i in row) for row in ids], np.bool_)
         read = self.pieces.ids([prompt + text for text in texts]) if prompt else ids
-        return self.piece_rows(*joined(read), has_token, network, length)
+        return self.piece_rows(*joined(read), has_token, network, length, add_repeats=add_repeats)
 
     def piece_rows(
-        self, ids: np.ndarray, starts: np.ndarray, has_token: np.ndarray, network: Network, length: int
+        self,
+        ids: np.ndarray,
+        starts: np.ndarray,
+        has_token: np.ndarray,
+        network: Network,
+        length: int,
+        *,
+        add_repeats: bool = False,
     ) -> Rows:
-        """The weights of texts given as concatenated word pieces; `has_token`: which texts have a known piece."""
+        """The weights of texts given as concatenated word pieces; `has_token`: which texts have a known piece.
+
+        Where the network weighs tokens, a repeated piece has its highest weight, or the sum with `add_repeats`.
+        """
         sizes = np.diff(starts)
         read = sizes[has_token]
         offsets = np.concatenate([[0], np.cumsum(read)])
@@ -327,7 +361,9 @@ class LearnedSparse(SparseComponent):
             terms, weights, pointers = network.running.vectors(framed, bounds)
         else:
             texts = np.repeat(np.arange(len(read)), np.diff(bounds))
-            pointers, terms, weights = _highest(texts, framed, network.running.weights(framed, bounds), len(read))
+            token_weights = network.running.weights(framed, bounds)
+            merge = np.add if add_repeats else np.maximum
+            pointers, terms, weights = _merged(texts, framed, token_weights, len(read), merge)
         counts = np.zeros(len(sizes), np.int64)
         counts[has_token] = np.diff(pointers)
         return self._checked((np.concatenate([[0], np.cumsum(counts)]), terms, weights))
@@ -418,16 +454,16 @@ def joined(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     return np.fromiter(chain.from_iterable(rows), np.int64, int(starts[-1])), starts
 
 
-def _highest(rows: np.ndarray, ids: np.ndarray, weights: np.ndarray, count: int) -> Rows:
-    """The highest weight of each id in each row."""
+def _merged(rows: np.ndarray, ids: np.ndarray, weights: np.ndarray, count: int, merge: np.ufunc) -> Rows:
+    """The weight of each id in each row, from those of its repeats: the highest with np.maximum, or np.add."""
     kept = weights > 0
     keys, values = (rows[kept] << 32) | ids[kept], weights[kept]
     order = np.argsort(keys, kind="stable")
     keys, values = keys[order], values[order]
     first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else np.zeros(0, np.int64)
-    highest = np.maximum.reduceat(values, first) if len(first) else values
+    merged = merge.reduceat(values, first) if len(first) else values
     pointers = np.searchsorted(keys[first] >> 32, np.arange(count + 1))
-    return pointers, keys[first] & 0xFFFFFFFF, highest
+    return pointers, keys[first] & 0xFFFFFFFF, merged
 
 
 def _opened(folder: Path) -> Tower | Table:
@@ -529,16 +565,46 @@ def splade(checkpoint: str = "", query_checkpoint: str = "", precision: str = "i
     """A SPLADE by its folder or name."""
     if not checkpoint:
         raise VizslaError("name a SPLADE, as in splade(checkpoint=FOLDER)")
-    if precision not in get_args(Precision):
-        raise UnknownNameError("precision", precision, get_args(Precision))
-    return LearnedSparse.open(checkpoint, precision, queries=query_checkpoint, **options)  # type: ignore[arg-type]
+    return LearnedSparse.open(checkpoint, checked_precision(precision), queries=query_checkpoint, **options)
+
+
+CHECKPOINT_OPTIONS = (
+    Option("checkpoint", "str", "", "a published one: a folder or a name on the model hub"),
+    Option("precision", "str", "int8", f"of a checkpoint's weights: {', '.join(get_args(Precision))}"),
+)
+
+
+@MODELS.register(
+    "unicoil",
+    help="uniCOIL as castorini published it, or another with a layer tok_proj.",
+    options=(
+        *CHECKPOINT_OPTIONS,
+        *with_defaults(
+            options_of(
+                LearnedSparse,
+                max_weight="stores document weights in 8 bits, up to this one; 0 for 32-bit floats",
+                length="how many tokens of a text are read; 0 for as many as the network can",
+                query_length="how many tokens of a query are read; 0 for length",
+                **_OPTIONS,
+            ),
+            max_weight=5.0,
+            query_length=128,
+            namespace="unicoil",
+        ),
+    ),
+    needs=NEEDS,
+)
+def unicoil(checkpoint: str = "", precision: str = "int8", **options: Any) -> LearnedSparse:
+    """A uniCOIL by its folder or name; without one, castorini's, which was trained on documents with queries."""
+    return LearnedSparse.open_head("unicoil", checkpoint or UNICOIL, checked_precision(precision), **options)
 
 
 @MODELS.register(
     "sparta",
-    help="SPARTA: a network gives documents terms, queries need none. You train it.",
+    help="SPARTA: a network gives documents terms, queries need none. BEIR's by name, or your own.",
     options=(
         NETWORK_OPTION,
+        *CHECKPOINT_OPTIONS,
         *with_defaults(
             options_of(
                 LearnedSparse,
@@ -553,14 +619,24 @@ def splade(checkpoint: str = "", query_checkpoint: str = "", precision: str = "i
     ),
     needs=NEEDS,
 )
-def sparta(network: str = "", **options: Any) -> LearnedSparse:
-    """A SPARTA from the folder it was saved to."""
+def sparta(network: str = "", checkpoint: str = "", precision: str = "int8", **options: Any) -> LearnedSparse:
+    """A SPARTA from the folder it was saved to, or a published one."""
+    if checkpoint:
+        return LearnedSparse.open_head("sparta", checkpoint, checked_precision(precision), **options)
     if not network:
         raise VizslaError(
             "no SPARTA comes with Vizsla; train one, as in: vizsla train sparta --dataset DIR -o DIR, and name it: "
-            '"sparta(network=DIR)"'
+            '"sparta(network=DIR)", or fetch BEIR\'s: "sparta(checkpoint=BeIR/sparta-msmarco-distilbert-base-v1)"'
         )
     model = Model.load(network)
     if not isinstance(model, LearnedSparse) or model.network.kind != "sparta":
         raise VizslaError(f"{network}: sparta needs a SPARTA, and this model is something else")
     return replace(model, **options)
+
+
+def checked_precision(text: str) -> Precision:
+    """The precision of this name."""
+    for name in get_args(Precision):
+        if text == name:
+            return name  # type: ignore[no-any-return]
+    raise UnknownNameError("precision", text, get_args(Precision))

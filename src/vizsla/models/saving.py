@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from vizsla.errors import VizslaError
 from vizsla.models.card import write_card
+from vizsla.models.coil import Coil
+from vizsla.models.colbert import ColBERT
+from vizsla.models.counts import open_deepct
+from vizsla.models.dense import Dense, dense
 from vizsla.models.learned_sparse import LearnedSparse
 from vizsla.models.model import Model
 from vizsla.neural.checkpoints.packages import HUB
+from vizsla.neural.checkpoints.published import Published, find_published
 from vizsla.neural.layouts import SPARSE_KINDS, save_sparse_layout
 from vizsla.neural.network import Network
 from vizsla.neural.query_tables import TermWeights
@@ -22,14 +28,20 @@ def open_model(which: str | Path) -> Model:
     """The model in a folder, or on the model hub as `hf:org/name`.
 
     A folder with a model.json is a model that Vizsla saved. Any other is a checkpoint of sentence-transformers or
-    transformers: a SPLADE where it says so or has a masked-language head, else an encoder of dense vectors.
+    transformers: a uniCOIL, COIL or DeepCT where it has such a head, a SPLADE where it says so or has a
+    masked-language head, else an encoder of dense vectors. A published checkpoint (docs/checkpoints.md) is read as its
+    paper does, and of two encoders either name opens both.
     """
     from vizsla.neural.checkpoints.checkpoint import (
         find_checkpoint,  # imported here, so that other searches start faster
     )
     from vizsla.neural.checkpoints.splade import is_sparse_encoder
+    from vizsla.neural.checkpoints.with_head import head_kind
 
-    folder = find_checkpoint(which) if str(which).startswith(HUB) else Path(which)
+    named = str(which).startswith(HUB)
+    if named and (entry := find_published(str(which))) is not None:
+        return _open_published(entry, str(which))
+    folder = find_checkpoint(which) if named else Path(which)
     if (folder / "model.json").is_file() or not any((folder / name).is_file() for name in _OTHERS):
         return Model.load(folder)
     modules = folder / "modules.json"
@@ -37,9 +49,33 @@ def open_model(which: str | Path) -> Model:
         raise VizslaError(f"{which}: this is a ColBERT; name it as in colbert(checkpoint={which})")
     if is_sparse_encoder(folder):
         return LearnedSparse.open(folder)
-    from vizsla.models.dense import Dense
+    kind = "" if modules.is_file() else head_kind(folder)
+    return _open_kind(kind or "dense", folder)
 
-    return Dense.open(folder)
+
+def _open_published(entry: Published, which: str) -> Model:
+    """A published checkpoint, read as the list says."""
+    if entry.kind == "splade":
+        hub = HUB if which.startswith(HUB) else ""
+        model = LearnedSparse.open(hub + entry.documents, queries=hub + entry.queries if entry.queries else "")
+        return replace(model, length=min(int(entry.settings["length"]), model.network.length))
+    if entry.kind in ("generator", "reranker"):
+        option = {"generator": "vizsla queries generate --model", "reranker": "vizsla search --reranker"}[entry.kind]
+        raise VizslaError(f"{which}: this is {entry.about}, which does not search; name it as in {option} {which}")
+    return _open_kind(entry.kind, which)
+
+
+def _open_kind(kind: str, which: str | Path) -> Model:
+    """A checkpoint that is read as this kind."""
+    if kind in ("unicoil", "sparta"):
+        return LearnedSparse.open_head(kind, which)
+    if kind == "deepct":
+        return open_deepct(which)
+    if kind == "coil":
+        return Coil.open(which)
+    if kind == "colbert":
+        return ColBERT.open(which)
+    return dense(str(which)) if isinstance(which, str) else Dense.open(which)
 
 
 def save_model(model: Model, folder: str | Path) -> bool:

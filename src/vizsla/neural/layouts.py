@@ -70,7 +70,7 @@ def save_sparse_layout(
     place = folder / places[0]
     place.mkdir(exist_ok=True)
     write_arrays(place / _ARRAYS, arrays)
-    write_json(place / "config.json", _bert_config(floats, heads, masked_language=kind == "splade"))
+    write_json(place / "config.json", bert_config_of(floats, heads, masked_language=kind == "splade"))
     write_json(place / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False})
     _write_tokenizer(place, tokenizer, length)
     modules = [(path, name) for path, (_, name) in zip(places, kinds, strict=True)]
@@ -129,7 +129,8 @@ def _masked_language(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]
     return named
 
 
-def _bert_config(weights: Mapping[str, np.ndarray], heads: int, *, masked_language: bool) -> dict[str, Any]:
+def bert_config_of(weights: Mapping[str, np.ndarray], heads: int, *, masked_language: bool = False) -> dict[str, Any]:
+    """The config.json of a plain BERT with these arrays, named without a prefix."""
     rows, hidden = weights[_WORDS].shape
     return {
         "architectures": ["BertForMaskedLM" if masked_language else "BertModel"],

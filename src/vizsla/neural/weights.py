@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -148,31 +149,107 @@ def read_checkpoint(folder: Path) -> dict[str, np.ndarray]:
     """All floating-point arrays in an encoder's files, as float32. Reading safetensors needs no torch."""
     floats: dict[str, np.ndarray] = {}
     for file in weight_files(folder):
-        arrays = read_tensors(file) if file.suffix == ".safetensors" else _of_torch(file)
-        floats |= {n: a.astype(np.float32, copy=False) for n, a in arrays.items() if a.dtype.kind == "f"}
+        floats |= file_floats(file)
     return floats
 
 
-def _of_torch(file: Path) -> dict[str, np.ndarray]:
+def array_names(folder: Path) -> list[str]:
+    """The names of the arrays in an encoder's files; a torch file is mapped where its format allows it."""
+    names: list[str] = []
+    for file in weight_files(folder):
+        names += _header(file) if file.suffix == ".safetensors" else read_pickled(file, mapped=True)
+    return names
+
+
+def _header(file: Path) -> list[str]:
+    try:
+        with file.open("rb") as data:
+            size = int.from_bytes(data.read(8), "little")
+            return list(parse_settings(data.read(min(size, file.stat().st_size))))
+    except (OSError, ValueError, OverflowError, TypeError) as e:
+        raise InputError(f"this is not a weight file, or it is damaged ({e})", file=str(file)) from None
+
+
+def file_floats(file: Path) -> dict[str, np.ndarray]:
+    """All floating-point arrays in a file of safetensors or of torch, as float32."""
+    if file.suffix == ".safetensors":
+        return {n: a.astype(np.float32, copy=False) for n, a in read_tensors(file).items() if a.dtype.kind == "f"}
     return {name: tensor.float().numpy() for name, tensor in read_pickled(file).items() if tensor.is_floating_point()}
 
 
-def read_pickled(file: Path) -> dict[str, Any]:
-    """The tensors in a torch file. Nothing but tensors is unpickled."""
+def read_pickled(file: Path, *, mapped: bool = False) -> dict[str, Any]:
+    """The tensors in a torch file: its own, or those that it has as `state_dict` or under a similar name.
+
+    Nothing in the file is run: torch unpickles tensors and plain data, and objects of training libraries beside them,
+    such as PyTorch Lightning's settings, become `Placeholder`. A file with any other object is refused.
+    """
+    content = unpickled(file, mapped=mapped)
+    content = content if isinstance(content, dict) else {}
+    inside = next((content[name] for name in _STATES if isinstance(content.get(name), dict)), content)
+    tensors = {name: value for name, value in inside.items() if hasattr(value, "is_floating_point")}
+    if not tensors:
+        raise InputError("there are no weights in this file", file=str(file))
+    return tensors
+
+
+_STATES = ("state_dict", "model_dict", "model_state_dict")
+_BESIDE = {"omegaconf", "hydra", "pytorch_lightning", "lightning", "lightning_fabric", "transformers", "argparse"}
+_BESIDE |= {"dpr_scale", "dpr", "arguments", "typing"}
+_PLAIN_TYPES = ("dict", "list", "tuple", "set", "str", "int", "float", "bool", "bytes", "type")
+
+
+class Placeholder:
+    """Stands for an object in a torch file whose class is not loaded; it holds the object's fields and does nothing."""
+
+    def __new__(cls, *_: Any, **__: Any) -> Placeholder:
+        return super().__new__(cls)
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __setitem__(self, name: Any, value: Any) -> None:
+        self.__dict__[str(name)] = value
+
+    def __setstate__(self, state: Any) -> None:
+        if isinstance(state, dict):
+            self.__dict__.update({str(name): value for name, value in state.items()})
+
+
+def unpickled(file: Path, *, mapped: bool = False) -> Any:
+    """The tensors and plain data in a torch file, with placeholders for objects of training libraries.
+
+    `mapped`: tensors are read when they are looked at, where the file's format allows it.
+    """
     if find_spec("torch") is None:
         raise InputError("weights in torch's own format need torch; install it with: pip install torch", file=str(file))
     import torch
 
+    serialization: Any = torch.serialization
+    options: dict[str, Any] = {"map_location": "cpu", "weights_only": True, "mmap": mapped and zipfile.is_zipfile(file)}
     try:
-        content = torch.load(file, map_location="cpu", weights_only=True)
+        return torch.load(file, **options)
     except Exception as e:  # the unpickler's own, the archive's, and those of the system
         reason = (str(e) or type(e).__name__).splitlines()[0]
+    try:
+        names = serialization.get_unsafe_globals_in_checkpoint(file)
+    except Exception:  # not an archive of torch's
         raise InputError(f"this is not a weight file, or it is damaged ({reason})", file=str(file)) from None
-    content = content.get("state_dict", content) if isinstance(content, dict) else {}
-    tensors = {name: value for name, value in content.items() if isinstance(value, torch.Tensor)}
-    if not tensors:
-        raise InputError("there are no weights in this file", file=str(file))
-    return tensors
+    refused = [name for name in names if not _stands_beside(name)]
+    if refused or not names:
+        what = f"it names {refused[0]}, and nothing in a file is run" if refused else reason
+        raise InputError(f"this is not a weight file, or it is damaged ({what})", file=str(file))
+    with serialization.safe_globals([(type("Placeholder", (Placeholder,), {}), name) for name in names]):
+        try:
+            return torch.load(file, **options)
+        except Exception as e:
+            reason = (str(e) or type(e).__name__).splitlines()[0]
+    raise InputError(f"this is not a weight file, or it is damaged ({reason})", file=str(file))
+
+
+def _stands_beside(name: str) -> bool:
+    """Whether a placeholder may stand for an object of this name: settings of training beside the weights."""
+    package, _, rest = name.partition(".")
+    return package in _BESIDE or name.startswith("collections.") or (package == "builtins" and rest in _PLAIN_TYPES)
 
 
 def prefix_of(names: Any, expected: Any) -> str:

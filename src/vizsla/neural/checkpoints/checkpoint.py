@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.cache import cache_folder, digest
-from vizsla.errors import InputError, VizslaError
+from vizsla.cache import cached_folder, digest
+from vizsla.errors import InputError
 from vizsla.neural.checkpoints.packages import HUB, package_of, packaged
 from vizsla.neural.checkpoints.sentence import EncoderSettings, read_json, read_settings
+from vizsla.neural.checkpoints.weight_file import uncased_pieces, unpacked
 from vizsla.neural.network import Network
 from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.text_encoder import Layer
@@ -103,7 +101,7 @@ class Checkpoint:
 
     @classmethod
     def _of(cls, folder: Path, settings: EncoderSettings) -> Checkpoint:
-        config = read_json(folder / settings.base / "config.json")
+        config = with_model_type(read_json(folder / settings.base / "config.json"))
         checkpoint = cls(folder, config, settings)
         if checkpoint.kind != "dpr" or (folder / "modules.json").is_file():
             return checkpoint
@@ -158,6 +156,7 @@ class Checkpoint:
         """The encoder written for onnxruntime and torch, once, into the user's cache."""
         heads, pooling = int(self.config["num_attention_heads"]), "+".join(self.settings.pooling)
         key = [precision, pooling, self.length, heads, digest(self.place, weight_files(self.place))]
+        key += [self.settings.token_type] if self.settings.token_type else []
         return cached_network(key, lambda folder: self._write(folder, precision, heads, pooling))
 
     def transformer(self, precision: Precision = "int8") -> Transformer:
@@ -165,6 +164,11 @@ class Checkpoint:
         need_torch(self.kind, self.folder)
         brings_code(self.place)
         s = self.settings
+        if s.token_type:
+            raise InputError(
+                f"only a plain BERT can read documents as token type {s.token_type}, and this is {self.kind}",
+                file=str(self.folder),
+            )
         layers = tuple(self._measured(layer) for layer in s.layers)
         widths = [layer.width for layer in layers if layer.width]
         return Transformer.of(
@@ -188,6 +192,8 @@ class Checkpoint:
 
     def _write(self, folder: Path, precision: Precision, heads: int, pooling: str) -> None:
         weights = bert_arrays(self.place, self.config)
+        if self.settings.token_type:  # the network gives all tokens the first token type
+            weights[_TOKEN_TYPES] = np.roll(weights[_TOKEN_TYPES], -self.settings.token_type, axis=0)
         sample = random_texts(len(weights["embeddings.word_embeddings.weight"]), self.length, [101], [102])
         Network.write(
             folder, weights, kind="dense", heads=heads, max_weight=1.0, length=self.length, precision=precision,
@@ -205,23 +211,7 @@ def random_texts(words: int, length: int, before: list[int], after: list[int]) -
 
 def cached_network(key: list[Any], write: Callable[[Path], None]) -> Network:
     """A network in the user's cache, found by a key; where it is missing, `write` writes it into a folder."""
-    place = cache_folder("networks") / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
-    if place.is_dir():
-        return Network.open(place)
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        written = Path(tempfile.mkdtemp(prefix=".", dir=place.parent))
-    except OSError as e:
-        raise VizslaError(f"{place.parent}: cannot be written to ({e.strerror}); set XDG_CACHE_HOME") from None
-    try:
-        write(written)
-        written.rename(place)
-    except OSError as e:
-        if not place.is_dir():  # else another process was faster
-            raise VizslaError(f"{place}: cannot be written ({e.strerror})") from None
-    finally:
-        shutil.rmtree(written, ignore_errors=True)
-    return Network.open(place)
+    return Network.open(cached_folder("networks", key, write))
 
 
 def bert_config(folder: Path) -> dict[str, Any]:
@@ -310,14 +300,29 @@ def _bert_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def bert_pieces(place: Path) -> WordPiece | None:
-    """The word pieces of an encoder, where they are BERT's and their special tokens have the usual numbers."""
+    """The word pieces of an encoder, where they are BERT's and their special tokens have the usual numbers.
+
+    A BERT without tokenizer whose vocabulary has the size of bert-base-uncased's reads these pieces.
+    """
     file, words = place / "tokenizer.json", place / "vocab.txt"
     if not file.is_file() and not words.is_file():
-        return None
+        config = with_model_type(read_json(place / "config.json")) if (place / "config.json").is_file() else {}
+        pieces = uncased_pieces() if config.get("model_type") == "bert" else None
+        return pieces if pieces is not None and config.get("vocab_size") == len(pieces.vocabulary) else None
     content = file.read_bytes() if file.is_file() else bert_tokenizer(words)
     pieces = WordPiece(content, str(file))
     numbers = [pieces.numbers.get(name) for name in ("[PAD]", "[CLS]", "[SEP]")]
     return pieces if numbers == [0, 101, 102] and pieces.is_bert else None
+
+
+def with_model_type(config: dict[str, Any]) -> dict[str, Any]:
+    """A config.json with the model type that early versions of transformers left out for BERT.
+
+    >>> with_model_type({"type_vocab_size": 2, "num_hidden_layers": 12})["model_type"]
+    'bert'
+    """
+    early = "model_type" not in config and config.get("type_vocab_size") == 2 and "num_hidden_layers" in config
+    return {**config, "model_type": "bert"} if early else config
 
 
 def bert_tokenizer(words: Path) -> bytes:
@@ -350,12 +355,14 @@ def positions(config: Mapping[str, Any]) -> int | None:
 
 
 def find_checkpoint(which: str | Path) -> Path:
-    """The folder of an encoder: as it is given, in the package of weights, or from the model hub."""
+    """The folder of an encoder: as it is given, unpacked from a file, in the package of weights, or from the hub."""
     named = str(which).startswith(HUB)
     which = str(which).removeprefix(HUB)
     path = Path(which)
     if path.is_dir() and not named:
         return path
+    if path.is_file() and not named:
+        return unpacked(path)
     if (installed := packaged(which)) is not None:
         return installed
     if not _NAME.fullmatch(str(which)):

@@ -16,7 +16,9 @@ from vizsla.cache import digest
 from vizsla.described import DescriptionError, fields_from_data
 from vizsla.errors import InputError, UnknownNameError
 from vizsla.neural.checkpoints.checkpoint import find_checkpoint
+from vizsla.neural.checkpoints.published import find_published
 from vizsla.neural.checkpoints.sentence import read_json
+from vizsla.neural.checkpoints.sentencepiece import SPIECE, tokenizer_file
 from vizsla.neural.seq2seq_onnx import FILES
 from vizsla.neural.transformer import brings_code
 from vizsla.neural.weights import weight_files
@@ -68,14 +70,18 @@ class GeneratorCheckpoint:
             raise InputError("this is a model that searches, not a generator", file=str(folder))
         config = read_json(folder / "config.json")
         brings_code(folder)
-        return cls.of(folder, config, _is_seq2seq(config, folder))
+        checkpoint = cls.of(folder, config, _is_seq2seq(config, folder))
+        entry = find_published(str(which), "generator")
+        if entry is None or (folder / ABOUT).is_file():
+            return checkpoint
+        return replace(checkpoint, settings=replace(checkpoint.settings, name=entry.name, **entry.settings))
 
     @classmethod
     def of(cls, folder: Path, config: dict[str, Any], seq2seq: bool) -> GeneratorCheckpoint:
         """A generator of this configuration, with the tokenizer of a folder."""
-        if not (folder / _TOKENIZER).is_file():
+        if not tokenizer_file(folder).is_file():
             raise InputError(
-                f"there is no {_TOKENIZER} here; save the tokenizer with transformers' save_pretrained",
+                f"there is no {_TOKENIZER} here, and no {SPIECE}; save it with transformers' save_pretrained",
                 file=str(folder),
             )
         return cls(folder, config, seq2seq, _settings(folder, seq2seq))
@@ -94,7 +100,8 @@ class GeneratorCheckpoint:
     def digest(self) -> str:
         """A hash of weights, tokenizer and settings."""
         weights = self._network_files if self.is_quantised else weight_files(self.folder)
-        files = [*weights, self.folder / _TOKENIZER, self.folder / "config.json"]
+        tokens = self.folder / (_TOKENIZER if (self.folder / _TOKENIZER).is_file() else SPIECE)
+        files = [*weights, tokens, self.folder / "config.json"]
         identity = json.dumps([digest(self.folder, files), asdict(replace(self.settings, name=""))])
         return hashlib.sha256(identity.encode()).hexdigest()
 
@@ -109,7 +116,7 @@ class GeneratorCheckpoint:
     @cached_property
     def tokenizer(self) -> Any:
         """The tokenizer, of the library tokenizers."""
-        file = self.folder / _TOKENIZER
+        file = tokenizer_file(self.folder)
         try:
             tokenizer = tokenizers_library().Tokenizer.from_file(str(file))
         except Exception as e:  # the library raises bare exceptions
@@ -141,9 +148,9 @@ class GeneratorCheckpoint:
     def save(self, folder: Path) -> None:
         """Write the tokenizer and the settings into another folder."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name in (_TOKENIZER, "tokenizer_config.json"):  # the second, which need not be there, is for transformers
-            if (self.folder / name).is_file():
-                (folder / name).write_bytes((self.folder / name).read_bytes())
+        (folder / _TOKENIZER).write_bytes(tokenizer_file(self.folder).read_bytes())
+        if (self.folder / "tokenizer_config.json").is_file():  # for transformers
+            (folder / "tokenizer_config.json").write_bytes((self.folder / "tokenizer_config.json").read_bytes())
         (folder / ABOUT).write_text(json.dumps(asdict(self.settings), indent=2) + "\n", "utf-8")
 
     @property

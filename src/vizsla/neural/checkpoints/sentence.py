@@ -36,7 +36,8 @@ class EncoderSettings:
     """What the files say. An encoder without such files has these defaults.
 
     `base`: where in the folder the encoder itself lies. `length`: how many tokens are read, 0 for as many as possible.
-    `lowercase`: texts are lower-cased first. `skip_prompt_tokens`: the prompt's tokens are not pooled.
+    `lowercase`: texts are lower-cased first. `skip_prompt_tokens`: the prompt's tokens are not pooled. `token_type`:
+    BERT's token type of all tokens.
     """
 
     base: str = ""
@@ -48,6 +49,7 @@ class EncoderSettings:
     document_prompt: str = ""
     lowercase: bool = False
     skip_prompt_tokens: bool = False
+    token_type: int = 0
 
 
 def read_settings(folder: Path) -> list[EncoderSettings]:
