@@ -18,8 +18,8 @@ from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models import CollectionStatistics, Model, Reranker, Sum, TokenComponent, field_text, parse_model
 from vizsla.models.reranker import BertPairs
 from vizsla.neural.checkpoints.packages import package_of
+from vizsla.neural.device import on_gpu
 from vizsla.neural.heads.cross import Texts
-from vizsla.neural.network import sees_gpu
 from vizsla.text import Analyzer
 from vizsla.training.prepare.texts import packed_texts
 from vizsla.training.settings import TAUGHT, require_at_least, setting
@@ -203,7 +203,7 @@ class PairScorer:
     @property
     def block(self) -> int:
         """Pairs that are scored at once."""
-        return _PAIRS if not isinstance(self.teacher, Reranker) or sees_gpu() else _READ_PAIRS
+        return _PAIRS if not isinstance(self.teacher, Reranker) or on_gpu() else _READ_PAIRS
 
     def identity(self) -> str:
         """The hash of teacher and texts."""
