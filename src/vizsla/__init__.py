@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from vizsla.evaluation.systems import compare
     from vizsla.index import Collection, Index, Writer
     from vizsla.models import BM25, Dense, DenseComponent, LearnedSparse, Model, Reranker, SparseComponent, parse_model
+    from vizsla.neural.device import use_device
     from vizsla.retrievers import FusedRetriever, RerankedRetriever, open
     from vizsla.retrievers.remote import AsyncRemoteIndex, RemoteIndex
     from vizsla.runs import Document, Explanation, Filter, Hit, Measure, Qrels, Retriever, Run, fuse
@@ -68,6 +69,7 @@ _HOMES = {
     "open": "retrievers",
     "parse_model": "models",
     "read_documents": "datasets",
+    "use_device": "neural.device",
 }
 
 __all__ = [  # noqa: RUF022 (as in _HOMES)
@@ -106,6 +108,7 @@ __all__ = [  # noqa: RUF022 (as in _HOMES)
     "open",
     "parse_model",
     "read_documents",
+    "use_device",
 ]
 
 

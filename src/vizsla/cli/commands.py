@@ -13,6 +13,7 @@ from typing import Any
 import typer
 import typer.core
 
+from vizsla.cli.options import on_device
 from vizsla.errors import VizslaError
 
 
@@ -108,6 +109,15 @@ COMMANDS: dict[str, dict[str, str | Group]] = {
 """By heading, then by name: each command as module and name in this folder, or the group that has this name."""
 
 
+RUN_NETWORKS = {
+    *("index.index", "index.add", "index.encode", "qdrant.upload", "vectors.recall"),
+    *("search.search", "search.explain", "serve.serve", "serve.mcp"),
+    *("evaluate.evaluate", "compare.compare", "tune.tune", "rerank.rerank", "interleave.interleave", "recipes.check"),
+    *("models.save", "models.fit", "train.train", "train.adapt", "queries.generate", "queries.filter"),
+}
+"""The commands that run networks, and so take --device; where they are, as in COMMANDS."""
+
+
 def command_names() -> Iterator[str]:
     """Every command as it is typed: 'search', 'run fuse'.
 
@@ -200,4 +210,4 @@ def _group(group: Group, wanted: str) -> typer.Typer:
 def _load(place: str) -> Callable[..., None]:
     module, _, name = place.rpartition(".")
     command: Callable[..., None] = getattr(import_module(f"vizsla.cli.{module}"), name)
-    return command
+    return on_device(command) if place in RUN_NETWORKS else command

@@ -165,6 +165,14 @@ Threads = Annotated[
 Precision = Annotated[
     str | None, typer.Option("--precision", metavar="TYPE", help="int8 or float32; default: int8 unless a GPU is used.")
 ]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="DEVICE",
+        help="Where networks run: cpu, cuda, cuda:1; default: $VIZSLA_DEVICE, or a GPU that torch sees.",
+    ),
+]
 
 # Evaluation
 
@@ -351,6 +359,26 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     keyword_only = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
     called.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
     called.__annotations__ = {p.name: p.annotation for p in parameters}
+    return called
+
+
+def on_device(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the option --device besides its own: where the networks run that it opens."""
+    signature = inspect.signature(command, eval_str=True)
+    option = inspect.Parameter("device", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Device)
+
+    @wraps(command)
+    def called(*, device: str | None = None, **values: Any) -> None:
+        if device is None:
+            command(**values)
+            return
+        from vizsla.neural.device import device_of_process
+
+        with device_of_process(device):
+            command(**values)
+
+    called.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # type: ignore[attr-defined]
+    called.__annotations__ = {name: one.annotation for name, one in called.__signature__.parameters.items()}  # type: ignore[attr-defined]
     return called
 
 

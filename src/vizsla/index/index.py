@@ -33,6 +33,7 @@ from vizsla.index.view import SearchableCollection
 from vizsla.index.writing.transaction import Added
 from vizsla.index.writing.writer import DEFAULT_MEMORY, DEFAULT_TIMEOUT, Hooks, Target, Writer, warn_of_lost_changes
 from vizsla.models import SAMPLE, Model, check_model, fitted_again, parse_model
+from vizsla.neural.device import device_of_opening, opening_on
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hits, Run, document_id
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_mapping, check_query, document_ids, query_with_words
@@ -54,13 +55,14 @@ class Index(SearchableCollection):
     [('1', 'Dogs bark.')]
     """
 
-    def __init__(self, path: str | Path, *, memory: int = DEFAULT_MEMORY) -> None:
+    def __init__(self, path: str | Path, *, memory: int = DEFAULT_MEMORY, device: str | None = None) -> None:
         super().__init__()
         self.path = absolute(path)
         self.memory = memory
+        self.device = device or device_of_opening()
         self._turns = threading.RLock()  # serialises refreshing, opening writers and closing
         self._closed = False
-        self._current: Searcher | None = Searcher(Snapshot(self.path))
+        self._current: Searcher | None = self._searcher_of_newest()
         self.name = self.model.name
         self._own_writer: Writer | None = None  # of `add` and `delete`; it locks the index until the commit
         self._writer: Writer | None = None  # the last one that `writer` gave
@@ -78,6 +80,7 @@ class Index(SearchableCollection):
         store: bool = True,
         vector_index: str | VectorIndex = "exact",
         positions: bool = False,
+        device: str | None = None,
     ) -> Index:
         """A new, empty index. An existing index is replaced only with `overwrite`.
 
@@ -88,19 +91,21 @@ class Index(SearchableCollection):
         `vector_index`: how dense vectors are stored and searched, as in `hnsw` or `ivf(nlist=1024)`; see `VectorIndex`.
         `positions`: store where words stand, so that phrases and words of a field are found fast; see `syntax` in
         `search_many`. Without them the stored texts are read.
+        `device`: where the networks of the model run while the index is open, as in cpu or cuda:1; by default the
+        device of the model, or of the process (`vizsla.use_device`). It is not saved.
         """
-        chosen = parse_model(model) if isinstance(model, str) else check_model(model)
+        chosen = parse_model(model, device=device) if isinstance(model, str) else check_model(model)
         splitter = None if passages is None else Splitter.of(passages)
         folder = create_index(
             path, chosen, overwrite=overwrite, splitter=splitter, store=store, vector_index=vector_index,
             positions=positions,
         )  # fmt: skip
-        return cls(folder, memory=memory)
+        return cls(folder, memory=memory, device=device or chosen.device)
 
     @classmethod
-    def open(cls, path: str | Path, *, memory: int = DEFAULT_MEMORY) -> Index:
-        """The index in a folder."""
-        return cls(path, memory=memory)
+    def open(cls, path: str | Path, *, memory: int = DEFAULT_MEMORY, device: str | None = None) -> Index:
+        """The index in a folder. `device`: where the networks of its model run, as in cpu or cuda:1."""
+        return cls(path, memory=memory, device=device)
 
     def __repr__(self) -> str:
         if self._closed:
@@ -209,7 +214,7 @@ class Index(SearchableCollection):
         with self._turns:
             self._check_open()
             old = self._current
-            self._current = Searcher(Snapshot(self.path, previous=None if old is None else old.snapshot))
+            self._current = self._searcher_of_newest(old)
             self.name = self.model.name
             if old is not None:
                 old.snapshot.close()
@@ -271,8 +276,17 @@ class Index(SearchableCollection):
         searcher = self._current
         if searcher is None:
             with self._turns:
-                searcher = self._current = self._current or Searcher(Snapshot(self.path))
+                searcher = self._current = self._current or self._searcher_of_newest()
         return searcher
+
+    def _searcher_of_newest(self, old: Searcher | None = None) -> Searcher:
+        """A searcher of the newest commit, with its networks on our device."""
+        with opening_on(self.device):
+            return Searcher(Snapshot(self.path, previous=None if old is None else old.snapshot))
+
+    def _model_of(self, model: str | Model | None) -> Model | None:
+        with opening_on(self.device):
+            return super()._model_of(model)
 
     @contextmanager
     def _reading(self) -> Iterator[Searcher]:

@@ -21,7 +21,8 @@ from vizsla.models.learned_sparse import SHIPPED
 from vizsla.models.model import MODELS
 from vizsla.models.statistics import Statistics
 from vizsla.neural.checkpoints.packages import own_package
-from vizsla.neural.network import Network, runtime
+from vizsla.neural.device import device_of_opening, opening_on, place_of
+from vizsla.neural.network import Network
 from vizsla.plain_data import parse_json, parse_settings
 from vizsla.spec import Option
 from vizsla.text import Analyzer, WordPiece
@@ -199,14 +200,20 @@ class Augmenter(QueryExpander):
             raise InputError(f"this does not describe an augmenter ({e})", file=str(path / ABOUT)) from None
 
 
-@cache
 def general_augmenter() -> Augmenter:
-    """Vizsla's own augmenter, opened once; if its weights or a runtime are missing, an error says what to install.
+    """Vizsla's own augmenter, opened once for a device; if its weights or a runtime are missing, an error says what
+    to install.
 
     A folder called `general` in the current folder is ignored.
     """
-    runtime()
-    return Augmenter.load(_general_folder())
+    place_of()
+    return _general_augmenter(device_of_opening())
+
+
+@cache
+def _general_augmenter(device: str) -> Augmenter:
+    with opening_on(device):
+        return Augmenter.load(_general_folder())
 
 
 def _augmenter_folder(which: str | Path) -> Path:

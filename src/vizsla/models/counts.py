@@ -26,7 +26,7 @@ from vizsla.models.fields import Fields, check_fields, field_text, text_problem
 from vizsla.models.learned_sparse import CHECKPOINT_OPTIONS, NETWORK_OPTION, checked_precision
 from vizsla.models.model import MODELS, Model
 from vizsla.models.statistics import Statistics
-from vizsla.neural.network import Network, runtime
+from vizsla.neural.network import Network
 from vizsla.neural.onnx_graph import Precision
 from vizsla.spec import options_of, with_defaults
 from vizsla.text import Analyzer, Token, WordPiece
@@ -238,7 +238,7 @@ class DeepCT(BM25OverCounts):
     @property
     def batch_size(self) -> int:
         """About a second's work on a CPU, so that progress is visible and Ctrl-C works."""
-        return 2000 if runtime() == "torch" else 100
+        return 2000 if self.network.runs_fast else 100
 
     @property
     def index_signature(self) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ from vizsla.models.model import MODELS
 from vizsla.neural.checkpoints.checkpoint import Checkpoint, alike
 from vizsla.neural.checkpoints.packages import HUB, PACKAGED
 from vizsla.neural.checkpoints.published import Published, find_published, published
-from vizsla.neural.network import ABOUT, Network, runtime, sees_gpu
+from vizsla.neural.network import ABOUT, Network
 from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.text_encoder import Layer, TokenizerOptions, known
 from vizsla.neural.transformer import Transformer
@@ -190,8 +190,7 @@ class Dense(DenseComponent):
 
     @property
     def batch_size(self) -> int:
-        fast = runtime() == "torch" if isinstance(self.network, Network) else sees_gpu()
-        return 2000 if fast else 100
+        return 2000 if self.network.runs_fast else 100
 
     @property
     def dimensions(self) -> int:

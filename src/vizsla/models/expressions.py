@@ -10,6 +10,7 @@ from vizsla.errors import VizslaError, kind_of
 from vizsla.models.auto_weighted import AUTO, auto
 from vizsla.models.model import MODELS, Component, Model, Part, Sum
 from vizsla.neural.checkpoints.packages import HUB
+from vizsla.neural.device import opening_on
 from vizsla.numbers import number_text
 from vizsla.spec import Call, format_call, is_plugin, parse_sum
 
@@ -21,8 +22,11 @@ def check_model(model: object) -> Model:
     return model
 
 
-def parse_model(text: str) -> Model:
+def parse_model(text: str, *, device: str | None = None) -> Model:
     """A model from a folder, a name, or an expression of names. `hf:org/name` is one on the model hub.
+
+    `device`: where its networks run, as in cpu or cuda:1; by default the process's, see `vizsla.use_device`.
+    An index that is created with the model keeps the device as long as it is open.
 
     >>> parse_model("bm25(k1=1.2, b=0.75)").k1
     1.2
@@ -31,6 +35,11 @@ def parse_model(text: str) -> Model:
     """
     if not isinstance(text, str):
         raise VizslaError(f"a model is written as text, as in 'bm25(k1=1.2)', not as {kind_of(text)}")
+    with opening_on(device):
+        return _parse(text)
+
+
+def _parse(text: str) -> Model:
     if text not in MODELS and _is_folder(text):
         return _open(text)
     models = []

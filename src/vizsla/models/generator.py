@@ -17,7 +17,7 @@ from vizsla.models.learned_sparse import SHIPPED
 from vizsla.neural.checkpoints.bart import is_plain_bart, read_quantised, write_quantised
 from vizsla.neural.checkpoints.generator import GeneratorCheckpoint
 from vizsla.neural.checkpoints.packages import own_package
-from vizsla.neural.network import runtime
+from vizsla.neural.device import Place, device_of_opening, opening_on, place_of
 from vizsla.neural.once import once
 from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.weights import read_checkpoint
@@ -103,7 +103,7 @@ class CheckpointGenerator(TextGenerator):
     """A causal or seq2seq transformers checkpoint, run by torch, or without a GPU in 8 bits by onnxruntime."""
 
     def __init__(self, checkpoint: GeneratorCheckpoint) -> None:
-        self.checkpoint = checkpoint
+        self.checkpoint, self.device = checkpoint, device_of_opening()
         self.task, self.name = checkpoint.settings.task, checkpoint.settings.name
         self.digest, self.length = checkpoint.digest, checkpoint.reads
 
@@ -125,7 +125,7 @@ class CheckpointGenerator(TextGenerator):
     def running(self) -> Any:
         """The network, opened by onnxruntime or by torch."""
         checkpoint = self.checkpoint
-        if checkpoint.is_quantised and runtime() == "onnx":
+        if checkpoint.is_quantised and self._place().runtime == "onnx":
             from vizsla.neural.seq2seq_onnx import OnnxGenerator
 
             return OnnxGenerator(checkpoint.folder, checkpoint.start, checkpoint.ends)
@@ -141,21 +141,34 @@ class CheckpointGenerator(TextGenerator):
             model = new_model(checkpoint.config, read_quantised(checkpoint))
         else:
             model = open_model(checkpoint.folder, checkpoint.seq2seq)
-        return TorchGenerator(model, checkpoint.seq2seq, checkpoint.ends)
+        return TorchGenerator(model, checkpoint.seq2seq, checkpoint.ends, self.device)
+
+    def _place(self) -> Place:
+        """Where it runs; onnxruntime writes texts in 8 bits, and so on the processor alone."""
+        place = place_of(self.device)
+        if place.runtime == "onnx" and place.device.is_gpu:
+            raise VizslaError(
+                f"{self.checkpoint.folder}: this generator is in 8 bits, which onnxruntime runs on processors only; "
+                f"install torch to run it on {place.device}, or name cpu"
+            )
+        return place
 
     def __repr__(self) -> str:
         return f"<generator {self.name}: writes {self.task}, reads {self.length} tokens>"
 
 
-def open_generator(which: str | Path = SHIPPED_GENERATOR) -> TextGenerator:
+def open_generator(which: str | Path = SHIPPED_GENERATOR, *, device: str | None = None) -> TextGenerator:
     """A generator by its folder, or by its name on the model hub: a checkpoint of T5, BART, Llama and the like.
+
+    `device`: where it runs, as in cpu or cuda:1; by default the device of the process, see `vizsla.use_device`.
 
     >>> open_generator("/no/such/folder")
     Traceback (most recent call last):
     ...
     vizsla.errors.InputError: /no/such/folder: this folder does not exist
     """
-    return CheckpointGenerator(GeneratorCheckpoint.read(generator_folder(which)))
+    with opening_on(device):
+        return CheckpointGenerator(GeneratorCheckpoint.read(generator_folder(which)))
 
 
 def generator_folder(which: str | Path) -> str | Path:

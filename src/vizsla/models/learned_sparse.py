@@ -31,7 +31,7 @@ from vizsla.models.model import MODELS, Model
 from vizsla.models.statistics import Statistics
 from vizsla.neural.chunks import SPECIAL_TOKENS
 from vizsla.neural.heads import HEADS
-from vizsla.neural.network import ABOUT, Network, runtime, sees_gpu
+from vizsla.neural.network import ABOUT, Network
 from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.query_tables import PieceVectors, TermWeights
 from vizsla.neural.text_encoder import TokenizerOptions
@@ -211,8 +211,7 @@ class LearnedSparse(SparseComponent):
     @property
     def batch_size(self) -> int:
         """About a second's work on a CPU, so that progress is visible and Ctrl-C works."""
-        fast = runtime() == "torch" if isinstance(self.network, Network) else sees_gpu()
-        return 2000 if fast else 100
+        return 2000 if self.network.runs_fast else 100
 
     @property
     def index_signature(self) -> tuple[Any, ...]:

@@ -90,6 +90,12 @@ class Model(ABC):
         """Whether documents are encoded by counting single words, which several threads can do at a time."""
         return all(part.component.counts_words for part in self.parts)
 
+    @property
+    def device(self) -> str:
+        """The device that the model was opened on; empty if none was named."""
+        networks = [getattr(part.component, "network", None) for part in self.parts]
+        return next((device for network in networks if (device := getattr(network, "device", ""))), "")
+
     def problem(self, content: Mapping[str, Any]) -> str | None:
         """Why a document with these fields cannot be encoded, as a predicate with it as the subject; None if it can."""
         problems = (part.component.field_problem(content) for part in self.parts)

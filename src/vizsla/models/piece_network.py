@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from vizsla.described import fields_from_data
 from vizsla.errors import VizslaError
-from vizsla.neural.network import Network, runtime
+from vizsla.neural.network import Network
 from vizsla.text import Analyzer, WordPiece
 
 
@@ -36,7 +36,7 @@ class PieceNetwork:
     @property
     def batch_size(self) -> int:
         """About a second's work on a CPU, so that progress is visible and Ctrl-C works."""
-        return 2000 if runtime() == "torch" else 100
+        return 2000 if self.network.runs_fast else 100
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields alone: what is computed from them is not sent to other processes."""

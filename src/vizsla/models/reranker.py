@@ -16,8 +16,9 @@ from vizsla.models.learned_sparse import SHIPPED
 from vizsla.neural.checkpoints.checkpoint import bert_arrays, bert_config, cached_network, find_checkpoint
 from vizsla.neural.checkpoints.packages import CROSS_ENCODER, package_of
 from vizsla.neural.checkpoints.sentence import read_json
+from vizsla.neural.device import opening_on, place_of
 from vizsla.neural.heads.cross import HEAD, LEAST, RERANKER, Texts, joint_ids, joint_pairs, one_label
-from vizsla.neural.network import ABOUT, Network, runtime
+from vizsla.neural.network import ABOUT, Network
 from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.onnx_pairs import OnnxPairs, onnx_files
 from vizsla.neural.weights import has_weights, weight_files
@@ -128,14 +129,20 @@ class Reranker:
         *,
         query_length: int = 0,
         length: int = 0,
+        device: str | None = None,
     ) -> Reranker:
         """A reranker trained with Vizsla or a third-party one, by its folder, its ONNX file or its name.
 
         A BERT of transformers is converted to a `precision`: int8 unless torch runs it. An ONNX file is run
         unchanged; the precision selects model_quantized.onnx or model.onnx in a folder, by default the first. If a
         folder has weights as well, its ONNX files are ignored. A model with two labels scores by the second minus the
-        first.
+        first. `device`: where it runs, as in cpu or cuda:1; by default the device of the process.
         """
+        with opening_on(device):
+            return cls._open(which, precision, query_length, length)
+
+    @classmethod
+    def _open(cls, which: str | Path, precision: Precision | None, query_length: int, length: int) -> Reranker:
         if str(which).endswith(".onnx") and not Path(which).is_dir():
             network: PairNetwork = OnnxPairs.open(Path(which), precision)
             folder = network.folder
@@ -215,7 +222,8 @@ def _bert_pairs(folder: Path, precision: Precision | None) -> BertPairs:
         positions, heads = int(config["max_position_embeddings"]), int(config["num_attention_heads"])
     except (KeyError, ValueError, TypeError) as e:
         raise InputError(f"config.json does not describe a reranker ({e})", file=str(folder)) from None
-    chosen = precision or ("float32" if runtime() == "torch" else "int8")
+    place = place_of()
+    chosen = precision or ("float32" if place.runtime == "torch" or place.device.is_gpu else "int8")
     key = ["cross", chosen, positions, heads, digest(folder, weight_files(folder))]
     network = cached_network(key, lambda target: _write(target, folder, config, chosen))
     return BertPairs(network, Analyzer.parse(f"wordpiece:{folder}"))

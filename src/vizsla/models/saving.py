@@ -15,6 +15,7 @@ from vizsla.models.learned_sparse import LearnedSparse
 from vizsla.models.model import Model
 from vizsla.neural.checkpoints.packages import HUB
 from vizsla.neural.checkpoints.published import Published, find_published
+from vizsla.neural.device import opening_on
 from vizsla.neural.layouts import SPARSE_KINDS, save_sparse_layout
 from vizsla.neural.network import Network
 from vizsla.neural.query_tables import TermWeights
@@ -24,14 +25,20 @@ from vizsla.text import Analyzer, WordPiece
 _OTHERS = "config.json", "modules.json"
 
 
-def open_model(which: str | Path) -> Model:
+def open_model(which: str | Path, *, device: str | None = None) -> Model:
     """The model in a folder, or on the model hub as `hf:org/name`.
 
     A folder with a model.json is a model that Vizsla saved. Any other is a checkpoint of sentence-transformers or
     transformers: a uniCOIL, COIL or DeepCT where it has such a head, a SPLADE where it says so or has a
     masked-language head, else an encoder of dense vectors. A published checkpoint (docs/checkpoints.md) is read as its
     paper does, and of two encoders either name opens both.
+    `device`: where its networks run, as in cpu or cuda:1; by default the process's, see `vizsla.use_device`.
     """
+    with opening_on(device):
+        return _open(which)
+
+
+def _open(which: str | Path) -> Model:
     from vizsla.neural.checkpoints.checkpoint import (
         find_checkpoint,  # imported here, so that other searches start faster
     )

@@ -23,7 +23,8 @@ def attend(qkv: Tensor, starts: Tensor, longest: int, visible: Tensor | None = N
         from vizsla.neural.attention import LONGEST, short_attention
 
         if longest <= LONGEST:
-            attended: Tensor = short_attention(qkv, starts, longest)
+            with torch.cuda.device(qkv.device):  # Triton starts kernels on the current GPU
+                attended: Tensor = short_attention(qkv, starts, longest)
             return attended
         from torch.nn.attention.varlen import varlen_attn
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from vizsla.errors import InputError
 from vizsla.neural.chunks import Batch, Chunk
+from vizsla.neural.device import torch_device
 from vizsla.neural.inference import has_fast_bfloat16, transformers
 
 TARGET = 1 << 24
@@ -239,8 +240,8 @@ def _finish(layer: Any, states: Tensor, mixed: Tensor) -> Tensor:
     return states + layer.mlp(layer.post_attention_layernorm(states))  # type: ignore[no-any-return]
 
 
-_TEXTS = {"cuda": 16_384, "cpu": 160}  # written at once
-_TOKENS = {"cuda": 131_072, "cpu": 4096}  # of inputs, read at once
+_TEXTS = 16_384, 160  # written at once by a GPU, and by the processor
+_TOKENS = 131_072, 4096  # of inputs, read at once
 _TIDY_STEPS = 4  # between two checks for finished texts
 
 
@@ -262,7 +263,7 @@ class TorchGenerator:
 
     def __init__(self, model: Any, seq2seq: bool, ends: Sequence[int], device: str | None = None) -> None:
         self.seq2seq = seq2seq
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = torch_device(device or "")
         precision = torch.bfloat16 if has_fast_bfloat16(self.device) else torch.float32
         self.model = model.to(self.device, precision)
         self.ends = torch.tensor(list(ends), device=self.device)
@@ -295,7 +296,8 @@ class TorchGenerator:
         first = 0
         while first < len(order):
             longest = max(len(inputs[order[first]]), 1)
-            count = max(1, min(_TOKENS[self.device.type] // longest, _TEXTS[self.device.type] // texts))
+            on_cpu = self.device.type == "cpu"
+            count = max(1, min(_TOKENS[on_cpu] // longest, _TEXTS[on_cpu] // texts))
             yield order[first : first + count]
             first += count
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vizsla.neural.chunks import Batch, packed, visible_tokens
+from vizsla.neural.device import torch_device
 from vizsla.neural.encoder import encoder_of
 from vizsla.neural.heads import HEADS, expect_head
 from vizsla.neural.lazy_torch import inference_mode, nn, torch
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _TEXTS = 4096  # prepared together
-_TOKENS = {"cuda": 131_072, "cpu": 4096}  # encoded together
+_TOKENS = 131_072, 4096  # encoded together by a GPU, and by the processor
 
 
 def load(weights: dict[str, np.ndarray], kind: str, heads: int, pooling: str = "mean") -> nn.Module:
@@ -71,7 +72,7 @@ class TorchNetwork:
         self, folder: str | Path, kind: str, heads: int, pooling: str = "mean", device: str | None = None
     ) -> None:
         self.head = kind
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = torch_device(device or "")
         self.network: Any = load(read_weights(folder), kind, heads, pooling).to(self.device)
         self.precision = torch.bfloat16 if has_fast_bfloat16(self.device) else torch.float32
 
@@ -154,7 +155,9 @@ class TorchNetwork:
             mask = torch.arange(int(lengths.max()), device=self.device) < lengths[:, None]
             flat = torch.from_numpy(ids[bounds[0] : bounds[-1]].astype(np.int64)).to(self.device)
             padded = flat.new_zeros(mask.shape).masked_scatter_(mask, flat)
-            batch = packed(padded, mask, _TOKENS[self.device.type], side=1)  # at inference, every text is a document
+            batch = packed(
+                padded, mask, _TOKENS[self.device.type == "cpu"], side=1
+            )  # at inference, every text is a document
             with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
                 if attended is None:
                     yield first, batch, [self.network(chunk) for chunk in batch.chunks]

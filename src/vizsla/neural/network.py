@@ -6,25 +6,25 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from vizsla.described import DescriptionError, fields_from_data
-from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.errors import InputError
+from vizsla.neural.device import device_of_opening, place_of
 from vizsla.neural.heads import coil
 from vizsla.neural.once import once
 from vizsla.neural.onnx_export import write_network
 from vizsla.neural.onnx_graph import Precision
-from vizsla.neural.weights import NETWORK, WEIGHTS, copy_weights
+from vizsla.neural.weights import NETWORK, WEIGHTS, copy_weights, in_8_bits, read_weights
 from vizsla.plain_data import parse_settings
 
 ABOUT = "network.json"
-RUNTIMES = ("onnx", "torch")
 
 
 class Running(Protocol):
@@ -62,6 +62,8 @@ class Network:
     """How many numbers a dense vector, or that of a token, has."""
     cls_width: int = 0
     """The dimensions of the text vector that a network returns in addition to token vectors."""
+    device: str = field(default_factory=device_of_opening, compare=False, repr=False)
+    """Where it runs; empty for the device of the process. It is not saved."""
 
     @classmethod
     def open(cls, folder: str | Path) -> Network:
@@ -69,7 +71,7 @@ class Network:
         path = Path(folder)
         try:
             about = parse_settings((path / ABOUT).read_text())
-            return cls(path, **fields_from_data(cls, about, ("folder",)))
+            return cls(path, **fields_from_data(cls, about, ("folder", "device")))
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"there is no network here (no {ABOUT})", file=str(folder)) from None
         except (ValueError, DescriptionError) as e:
@@ -102,9 +104,9 @@ class Network:
             width = len(weights["linear.weight"])
         if kind == "coil":
             width = len(weights[f"{coil.TOKENS}.bias"])
-        widths = {"width": width, "cls_width": len(weights.get(f"{coil.CLS}.bias", ()))}
+        widths: dict[str, Any] = {"width": width, "cls_width": len(weights.get(f"{coil.CLS}.bias", ()))}
         network = cls(path, sha256.hexdigest(), kind, heads, length, max_weight, pooling=pooling, **widths)
-        about = {name: value for name, value in asdict(network).items() if name != "folder"}
+        about = {name: value for name, value in asdict(network).items() if name not in ("folder", "device")}
         about = {name: value for name, value in about.items() if value or name not in ("pooling", *widths)}
         (path / ABOUT).write_text(json.dumps(about, indent=2) + "\n")
         return network
@@ -137,37 +139,30 @@ class Network:
 
     @once
     def running(self) -> Running:
-        """The open network: by torch if there is a GPU, otherwise by onnxruntime; VIZSLA_RUNTIME overrides this."""
-        if runtime() == "torch":
+        """The open network: by torch if there is a GPU, otherwise by onnxruntime; VIZSLA_RUNTIME overrides this.
+
+        A GPU computes with floats: there the weights of a network in 8 bits are made floats again.
+        """
+        place = place_of(self.device)
+        if place.runtime == "torch":
             from vizsla.neural.inference import TorchNetwork
 
-            return TorchNetwork(self.folder, self.kind, self.heads, self.pooling)
+            return TorchNetwork(self.folder, self.kind, self.heads, self.pooling, device=str(place.device))
         from vizsla.neural.session import OnnxNetwork
 
-        return OnnxNetwork(self.folder)
+        if not place.device.is_gpu or not in_8_bits(self.folder):
+            return OnnxNetwork(self.folder, device=place.device)
+        with tempfile.TemporaryDirectory() as folder:
+            heads, pooling = self.heads, self.pooling
+            weights = read_weights(self.folder)
+            write_network(folder, weights, self.kind, attention_heads=heads, precision="float32", pooling=pooling)
+            return OnnxNetwork(folder, device=place.device)
+
+    @property
+    def runs_fast(self) -> bool:
+        """Whether it runs by torch, and so takes many texts at once."""
+        place = place_of(self.device)
+        return place.runtime == "torch" or place.device.is_gpu
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "running"}
-
-
-def runtime() -> str:
-    """The runtime of networks: torch if it sees a GPU or onnxruntime is not installed, otherwise onnxruntime."""
-    chosen = os.environ.get("VIZSLA_RUNTIME", "")
-    if chosen:
-        if chosen not in RUNTIMES:
-            raise UnknownNameError("runtime in VIZSLA_RUNTIME", chosen, RUNTIMES)
-        return chosen
-    if find_spec("torch") is not None and (find_spec("onnxruntime") is None or sees_gpu()):
-        return "torch"
-    if find_spec("onnxruntime") is None:
-        raise VizslaError("a learned model needs onnxruntime; install it with: pip install onnxruntime")
-    return "onnx"
-
-
-def sees_gpu() -> bool:
-    """Whether torch has a GPU to run on."""
-    if not Path("/dev/nvidiactl").exists():  # importing torch takes seconds
-        return False
-    import torch
-
-    return torch.cuda.is_available()

@@ -13,9 +13,10 @@ from vizsla.cache import digest
 from vizsla.errors import InputError
 from vizsla.neural.checkpoints.checkpoint import MAX_LENGTH, bert_tokenizer, positions
 from vizsla.neural.checkpoints.sentence import read_json
+from vizsla.neural.device import Device, device_of_opening, onnx_device, providers
 from vizsla.neural.once import once
 from vizsla.neural.onnx_graph import Precision
-from vizsla.neural.session import installed_onnxruntime, processors, session_options, side_by_side
+from vizsla.neural.session import check_runs_on, installed_onnxruntime, processors, session_options, side_by_side
 from vizsla.text.tokenizers import tokenizers_library
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -37,10 +38,10 @@ class OnnxPairSession:
     `longest`: how many tokens of a pair a graph with a fixed shape reads; 0 where its shape is free.
     """
 
-    def __init__(self, file: str | Path, threads: int | None = None) -> None:
-        self.file = Path(file)
-        self.threads = threads or processors()
-        self._session = _open(self.file)
+    def __init__(self, file: str | Path, threads: int | None = None, device: str = "") -> None:
+        self.file, place = Path(file), onnx_device(device)
+        self.threads = 1 if place.is_gpu else threads or processors()
+        self._session = _open(self.file, place)
         self._types = self._input_types()
         self.longest = self._fixed_length()
         self._output = self._output_name()
@@ -115,15 +116,26 @@ class OnnxPairSession:
         return InputError(message, file=str(self.file))
 
 
-def _open(file: Path) -> Any:
+def _open(file: Path, device: Device) -> Any:
+    if device.is_gpu and any(name in file.read_bytes() for name in _ON_CPU_ONLY):
+        raise InputError(
+            f"this network is in 8 bits, which onnxruntime computes on processors only; on {device} open one in floats "
+            "(model.onnx), or its weights with torch",
+            file=str(file),
+        )
     onnxruntime = installed_onnxruntime()
     try:
         # All of onnxruntime's optimisations are on, as by default: an int8 network scores differently with others.
-        return onnxruntime.InferenceSession(file, session_options(), providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(file, session_options(), providers=providers(device))
     except Exception as e:  # onnxruntime's exceptions have no common base class but this
         reason = " ".join(str(e).split())
         raise InputError(f"onnxruntime cannot open this file ({reason})", file=str(file)) from None
+    check_runs_on(session, device)
+    return session
 
+
+_ON_CPU_ONLY = (b"MatMulInteger", b"DynamicQuantizeLinear", b"DynamicQuantizeMatMul", b"QLinearMatMul")
+"""Operations of quantised networks, by their names in the file."""
 
 _FILES: dict[Precision, str] = {"int8": "model_quantized.onnx", "float32": "model.onnx"}
 _TOKENIZER, _WORDS = "tokenizer.json", "vocab.txt"
@@ -140,6 +152,7 @@ class OnnxPairs:
     tokenizer_file: Path = field(compare=False)
     digest: str
     length: int
+    device: str = field(default_factory=device_of_opening, compare=False, repr=False)
 
     @classmethod
     def open(cls, which: Path, precision: Precision | None = None) -> OnnxPairs:
@@ -187,8 +200,7 @@ class OnnxPairs:
     @once
     def running(self) -> OnnxPairSession:
         """The network, opened."""
-
-        return OnnxPairSession(self.file)
+        return OnnxPairSession(self.file, device=self.device)
 
     @once
     def tokenizer(self) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from vizsla.errors import InputError, VizslaError
+from vizsla.neural.device import CPU_PROVIDER, Device, providers
 from vizsla.neural.heads import expect_head
 from vizsla.neural.weights import NETWORK, WEIGHTS, read_arrays, shares
 
@@ -18,16 +19,22 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 
+_CPU = Device("cpu")
+_GPU_TOKENS = 16_384  # encoded together, with padding
+
+
 class OnnxNetwork:
     """A network in a folder. Texts are encoded in parallel, each on one thread, so that no thread waits for another.
 
     `threads`: how many texts at once; by default as many as there are processors. It changes no result.
+    `device`: a GPU encodes texts of similar length in padded batches instead, on one thread.
     `head`: the name of the network's head in `HEADS`, which decides what the network gives.
     """
 
-    def __init__(self, folder: str | Path, threads: int | None = None) -> None:
-        self.threads = threads or processors()
-        self._session = _open(Path(folder))
+    def __init__(self, folder: str | Path, threads: int | None = None, device: Device = _CPU) -> None:
+        self.threads = 1 if device.is_gpu else threads or processors()
+        self._least_budget = _GPU_TOKENS if device.is_gpu else 0
+        self._session = _open(Path(folder), device)
         about = self._session.get_modelmeta().custom_metadata_map
         try:
             self.head, self.longest, self.words = about["head"], int(about["longest"]), int(about["words"])
@@ -130,9 +137,9 @@ class OnnxNetwork:
 
     def _rows(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """[texts, width] what the network gives for each text by itself; none may be empty."""
-        rows = [vectors[0] for _, vectors in self._batches(ids, offsets, 0)]
-        sorted_rows = np.stack(rows) if rows else np.zeros((0, 0), np.float32)
-        order = np.concatenate([*batches(np.diff(offsets), 0), np.zeros(0, np.int64)])
+        parts = list(self._batches(ids, offsets, 0))
+        sorted_rows = np.concatenate([rows for _, rows in parts]) if parts else np.zeros((0, 0), np.float32)
+        order = np.concatenate([*(texts for texts, _ in parts), np.zeros(0, np.int64)])
         in_order = np.empty_like(sorted_rows)
         in_order[order] = sorted_rows
         return in_order
@@ -148,7 +155,7 @@ class OnnxNetwork:
                 row[: lengths[text]] = ids[offsets[text] : offsets[text + 1]]
             return texts, self.run(padded, sizes)
 
-        yield from side_by_side(encode, batches(lengths, budget), self.threads)
+        yield from side_by_side(encode, batches(lengths, max(budget, self._least_budget)), self.threads)
 
 
 def batches(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
@@ -185,12 +192,12 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _open(folder: Path) -> Any:
+def _open(folder: Path, device: Device) -> Any:
     arrays = read_arrays(folder) if shares(folder) else {}
-    return open_graph(folder, NETWORK, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    return open_graph(folder, NETWORK, {name: np.ascontiguousarray(array) for name, array in arrays.items()}, device)
 
 
-def open_graph(folder: Path, file: str, arrays: Mapping[str, np.ndarray] | None = None) -> Any:
+def open_graph(folder: Path, file: str, arrays: Mapping[str, np.ndarray] | None = None, device: Device = _CPU) -> Any:
     """A session of a graph, on one thread. `arrays`: those that are not in the weight file beside it."""
     onnxruntime = installed_onnxruntime()
     for name in (file, WEIGHTS):
@@ -203,10 +210,21 @@ def open_graph(folder: Path, file: str, arrays: Mapping[str, np.ndarray] | None 
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays.values()]
         options.add_external_initializers(list(arrays), values)
     try:
-        return onnxruntime.InferenceSession(folder / file, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(folder / file, options, providers=providers(device))
     except Exception as e:  # onnxruntime's exceptions have no common base class but this
         reason = " ".join(str(e).split())
         raise InputError(f"this network is damaged or of another version ({reason})", file=str(folder)) from None
+    check_runs_on(session, device)
+    return session
+
+
+def check_runs_on(session: Any, device: Device) -> None:
+    """Raise an error if onnxruntime left a GPU for the processor, as it does where a library of CUDA is missing."""
+    if device.is_gpu and session.get_providers()[0] == CPU_PROVIDER:
+        raise VizslaError(
+            f"onnxruntime could not start {device} and would use the processor; install the versions of CUDA and cuDNN "
+            "that it was built for (pip install onnxruntime-gpu[cuda,cudnn]), or name cpu"
+        )
 
 
 def installed_onnxruntime() -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vizsla.errors import InputError
+from vizsla.neural.device import torch_device
 from vizsla.neural.heads.splade import pooled_logits
 from vizsla.neural.inference import transformers
 from vizsla.neural.lazy_torch import Module, inference_mode, nn, torch
@@ -75,8 +76,8 @@ def known(texts: Sequence[str], tokens: Callable[[Sequence[str]], list[list[int]
     return has_token
 
 
-TOKENS = {"cuda": 65_536, "cpu": 2048}
-"""How many are encoded together."""
+TOKENS = 65_536, 2048
+"""How many are encoded together by a GPU, and by the processor."""
 _UNUSED = ("pooler.", "embeddings.position_ids")  # arrays that may be absent, as they are not used
 
 
@@ -94,10 +95,11 @@ class TextReader:
         lowercase: bool = False,
         trusted: bool = False,
         exact: bool = False,
+        device: str = "",
     ) -> None:
         self.folder, self.lowercase = folder, lowercase
         self._lock = threading.Lock()
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = torch_device(device)
         self.short = self.device.type == "cuda" and not exact
         with quiet():
             self.tokenizer = _tokenizer(folder / base, trusted)
@@ -274,8 +276,9 @@ class TextEncoder(TextReader):
         skip_prompt_tokens: bool = False,
         trusted: bool = False,
         exact: bool = False,
+        device: str = "",
     ) -> None:
-        super().__init__(folder, base=base, lowercase=lowercase, trusted=trusted, exact=exact)
+        super().__init__(folder, base=base, lowercase=lowercase, trusted=trusted, exact=exact, device=device)
         self.pooling, self.skip_prompt_tokens = tuple(pooling), skip_prompt_tokens
         arrays = self.open_model(folder / base, trusted=trusted)
         self.layers = nn.Sequential(*(_layer(folder, layer, arrays) for layer in layers)).to(self.device).eval()
@@ -290,7 +293,7 @@ class TextEncoder(TextReader):
         has_token = known(texts, lambda some: self.tokens(some, False), self.tokenizer.unk_token_id)
         rows = self.ids([text for text, can in zip(texts, has_token.tolist(), strict=True) if can], options)
         skipped = self._prompt_tokens(options) if self.skip_prompt_tokens and options.prompt else 0
-        order = batches(np.array([len(row) for row in rows], np.int64), TOKENS[self.device.type])
+        order = batches(np.array([len(row) for row in rows], np.int64), TOKENS[self.device.type == "cpu"])
         pooled = [self._vectors([rows[i] for i in chosen.tolist()], options, skipped).float().cpu() for chosen in order]
         if not pooled:
             return np.zeros((0, 0), np.float32), has_token
@@ -376,9 +379,16 @@ class SparseTextEncoder(TextReader):
     """A masked-language model in a folder, its tokenizer, and how logits become weights: see `SPLADE_POOLINGS`."""
 
     def __init__(
-        self, folder: Path, pooling: Sequence[str], *, base: str = "", trusted: bool = False, exact: bool = False
+        self,
+        folder: Path,
+        pooling: Sequence[str],
+        *,
+        base: str = "",
+        trusted: bool = False,
+        exact: bool = False,
+        device: str = "",
     ) -> None:
-        super().__init__(folder, base=base, trusted=trusted, exact=exact)
+        super().__init__(folder, base=base, trusted=trusted, exact=exact, device=device)
         self.open_model(folder / base, trusted=trusted, masked_language=True)
         self.pooling = tuple(pooling)
         names = self.tokenizer.convert_ids_to_tokens(range(min(len(self.tokenizer), self.model.config.vocab_size)))
@@ -392,7 +402,7 @@ class SparseTextEncoder(TextReader):
         places = np.flatnonzero(has_token).tolist()
         rows = self.ids([texts[place] for place in places], options)
         terms, weights = ([np.zeros(0, kind)] * len(texts) for kind in (np.int64, np.float32))
-        for chosen in batches(np.array([len(row) for row in rows], np.int64), TOKENS[self.device.type] // 4):
+        for chosen in batches(np.array([len(row) for row in rows], np.int64), TOKENS[self.device.type == "cpu"] // 4):
             vectors = self._vectors([rows[i] for i in chosen.tolist()]).float().cpu().numpy()
             for row, vector in zip(chosen.tolist(), vectors, strict=True):
                 terms[places[row]] = np.flatnonzero(vector)

@@ -17,6 +17,7 @@ import numpy as np
 from vizsla.cache import digest
 from vizsla.described import DescriptionError, fields_from_data, from_data
 from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.neural.device import device_of_opening, on_gpu
 from vizsla.neural.network import ABOUT
 from vizsla.neural.once import once
 from vizsla.neural.text_encoder import POOLINGS, SPLADE_POOLINGS, Layer, TokenizerOptions
@@ -48,6 +49,8 @@ class Transformer:
     lowercase: bool = False
     skip_prompt_tokens: bool = False
     exact: bool = False
+    device: str = field(default_factory=device_of_opening, compare=False, repr=False)
+    """Where it runs; empty for the device of the process. It is not saved."""
 
     kind: ClassVar[str] = "dense"
     poolings: ClassVar[tuple[str, ...]] = POOLINGS
@@ -68,7 +71,7 @@ class Transformer:
         """The encoder that was saved in a folder."""
         try:
             about = parse_settings((folder / ABOUT).read_text("utf-8"))
-            arguments = fields_from_data(cls, about, ("folder",), reads="str", layers="list")
+            arguments = fields_from_data(cls, about, ("folder", "device"), reads="str", layers="list")
             del arguments["reads"]
             return cls(
                 folder, **{**arguments, "layers": tuple(from_data(Layer, layer) for layer in arguments["layers"])}
@@ -78,7 +81,7 @@ class Transformer:
 
     def settings(self) -> dict[str, Any]:
         """The settings as plain data."""
-        return {name: value for name, value in asdict(self).items() if name not in ("folder", "digest")}
+        return {name: value for name, value in asdict(self).items() if name not in ("folder", "digest", "device")}
 
     def files(self) -> list[Path]:
         """The files the encoder is made of."""
@@ -129,8 +132,13 @@ class Transformer:
         return TextEncoder(
             self.folder, self.pooling, self.layers,
             base=self.base, lowercase=self.lowercase, skip_prompt_tokens=self.skip_prompt_tokens, trusted=trusted,
-            exact=self.exact,
+            exact=self.exact, device=self.device,
         )  # fmt: skip
+
+    @property
+    def runs_fast(self) -> bool:
+        """Whether it runs on a GPU, and so takes many texts at once."""
+        return on_gpu(self.device)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "running"}
@@ -174,7 +182,9 @@ class MaskedLanguage(Transformer):
         trusted = brings_code(place)
         from vizsla.neural.text_encoder import SparseTextEncoder
 
-        return SparseTextEncoder(self.folder, self.pooling, base=self.base, trusted=trusted, exact=self.exact)
+        return SparseTextEncoder(
+            self.folder, self.pooling, base=self.base, trusted=trusted, exact=self.exact, device=self.device
+        )
 
     def term_weights(
         self, texts: Sequence[str], options: TokenizerOptions

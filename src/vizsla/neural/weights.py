@@ -37,6 +37,11 @@ def read_weights(folder: str | Path) -> dict[str, np.ndarray]:
     return weights
 
 
+def in_8_bits(folder: str | Path) -> bool:
+    """Whether some arrays of a network are stored as int8."""
+    return any(name.endswith(SCALE) for name in read_arrays(folder))
+
+
 def read_arrays(folder: str | Path) -> dict[str, np.ndarray]:
     """The arrays of a network as they are stored, those it shares with another included."""
     path = Path(folder)

@@ -30,6 +30,7 @@ from vizsla.datasets.raw_lines import PlainLines
 from vizsla.errors import VizslaError
 from vizsla.index.writing.namespaces import NamespaceBatch, NamespaceEncoder
 from vizsla.models import Model, as_text, is_text
+from vizsla.neural.device import opening_on
 from vizsla.runs.documents import refusal
 
 BATCH_CHARACTERS = 4_000_000
@@ -221,7 +222,7 @@ class Analysis:
     def _in_processes(self, work: Iterator[Batch], workers: int) -> Generator[AnalysedBatch]:
         """In processes, each with a share of the memory."""
         processes = _Processes()
-        start = (self.description, self.folder, self.splitter, self.store, self.max_bytes // workers)
+        start = (self.description, self.folder, self.splitter, self.store, self.max_bytes // workers, self.model.device)
         executor = ProcessPoolExecutor(workers, processes, _start, start)
         try:
             yield from _in_order(lambda batch: executor.submit(_work, batch).result, work, 2 * workers)
@@ -332,13 +333,16 @@ class _Process(SpawnProcess):
 _analyst: Analyst | None = None
 
 
-def _start(description: dict[str, Any], folder: Path, splitter: Splitter | None, store: bool, max_bytes: int) -> None:
+def _start(
+    description: dict[str, Any], folder: Path, splitter: Splitter | None, store: bool, max_bytes: int, device: str
+) -> None:
     """Prepare a worker process."""
     global _analyst
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=exit_with_parent, daemon=True).start()
     try:
-        _analyst = Analyst(Model.from_description(description, folder), splitter, store, max_bytes)
+        with opening_on(device):
+            _analyst = Analyst(Model.from_description(description, folder), splitter, store, max_bytes)
     except VizslaError:  # such as a token filter of the user's own; the first batch raises the error
         _analyst = None
 

@@ -124,11 +124,12 @@ class TopicSource(DenseJudgedSource):
         """Group the queries by the vectors that the network to train gives them."""
         import torch
 
+        from vizsla.neural.device import torch_device
         from vizsla.training.arrays.dev_set import text_vectors
         from vizsla.training.arrays.topic_pairs import k_means
 
         queries = self.open_mined(folder).queries
-        device, training = torch.device("cuda" if torch.cuda.is_available() else "cpu"), network.training
+        device, training = torch_device(), network.training
         network.to(device).eval()
         vectors = torch.cat([*text_vectors(queries, 0, self.max_query_length, network, network.vectors, device)])
         network.cpu().train(training)

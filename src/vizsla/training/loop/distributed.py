@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from vizsla.errors import VizslaError
+from vizsla.neural.device import torch_device
 from vizsla.neural.heads.colbert import TokenTexts
 
 
@@ -26,14 +28,20 @@ class Distributed:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @classmethod
-    def start(cls, device: str | None = None) -> Distributed:
-        """Join the processes that `torchrun` started, if any; on a GPU if there is one, unless a device is named."""
+    def start(cls, device: str = "") -> Distributed:
+        """Join the processes that `torchrun` started, if any; on a GPU if there is one, unless a device is named.
+
+        Each of several processes takes a GPU of its own, so then no number can be named.
+        """
+        chosen = torch_device(device)
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             from accelerate import PartialState
 
-            state = PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
+            if chosen.index:
+                raise VizslaError(f"each process of torchrun takes a GPU of its own; name cuda, not {chosen}")
+            state = PartialState(cpu=chosen.type == "cpu")
             return cls(state.process_index, state.num_processes, state.device)
-        return cls(device=torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")))
+        return cls(device=chosen)
 
     @property
     def is_main(self) -> bool:

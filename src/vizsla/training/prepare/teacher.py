@@ -19,8 +19,8 @@ from vizsla.index.storage.document_store import Contents
 from vizsla.models import CollectionStatistics, Fields, Model, Reranker, Sum, TokenComponent, field_text, parse_model
 from vizsla.models.reranker import BertPairs
 from vizsla.neural.checkpoints.packages import package_of
+from vizsla.neural.device import on_gpu
 from vizsla.neural.heads.cross import Texts
-from vizsla.neural.network import sees_gpu
 from vizsla.text import Analyzer
 from vizsla.training.prepare.texts import packed_texts
 from vizsla.training.settings import TAUGHT, require_at_least, setting
@@ -206,7 +206,7 @@ class PairScorer:
     @property
     def block(self) -> int:
         """Pairs that are scored at once."""
-        return _PAIRS if not isinstance(self.teacher, Reranker) or sees_gpu() else _READ_PAIRS
+        return _PAIRS if not isinstance(self.teacher, Reranker) or on_gpu() else _READ_PAIRS
 
     def identity(self) -> str:
         """The hash of teacher and texts."""
