@@ -271,7 +271,9 @@ def _tables(paper: str, data: dict[str, Any]) -> Iterator[PaperTable]:
         shared.setdefault("digits", 1 if shared.get("scale") == 100 else 3)
         columns = tuple(_column({**shared, **one}) for one in told["columns"])
         rows = tuple(_row(one, systems, len(columns)) for one in told["rows"])
-        texts = {key: told[key] for key in ("convention", "baseline", "note", "measured_by", "differences") if key in told}
+        texts = {
+            key: told[key] for key in ("convention", "baseline", "note", "measured_by", "differences") if key in told
+        }
         yield PaperTable(
             paper, name, told["title"], data["title"], columns, rows, systems, trained, **texts,
             is_main=name == data["main"],
