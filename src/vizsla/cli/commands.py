@@ -72,6 +72,7 @@ COMMANDS: dict[str, dict[str, str | Group]] = {
             {"check": "recipes.check"},
             alone="recipes.recipes",
         ),
+        "reproduce": "reproduce.reproduce",
     },
     "Models": {
         "models": Group(

@@ -423,7 +423,7 @@ def _search(
                 result = _retriever_run(index.with_model(model), queries, depth, rules)
                 result.facts["seconds"] = {"index": indexing, **result.facts["seconds"]}
                 result.facts["bytes"] = bytes_of(index, model)
-                result.facts["milliseconds"] = _latency(index.with_model(model, threads=1), queries)
+                result.facts["milliseconds"] = query_latency(index.with_model(model, threads=1), queries)
                 runs[name] = result
             return runs
 
@@ -447,7 +447,7 @@ def shared_index_model(models: Iterable[Model]) -> Model:
     return stored[0] if len(stored) == 1 else Sum(tuple(Part(1.0, c) for c in stored))
 
 
-def _latency(view: IndexView, queries: Mapping[str, str]) -> float:
+def query_latency(view: IndexView, queries: Mapping[str, str]) -> float:
     """The median time of one query searched alone for ten results, in milliseconds."""
     texts = list(queries.values())
     sample = [q for q in texts[:: max(len(texts) // TIMED, 1)] if q.strip()][:TIMED]

@@ -10,9 +10,21 @@ from vizsla.errors import VizslaError
 from vizsla.evaluation.systems import Comparison
 from vizsla.models import Model
 from vizsla.reports.page import html_report
+from vizsla.reports.reproduced import reproduced_html, reproduced_markdown
 from vizsla.reports.tables import FORMATS, as_data, as_markdown, legend, rows
 
-__all__ = ["REPORTS", "as_data", "as_markdown", "check_ending", "html_report", "legend", "rows", "write_report"]
+__all__ = [
+    "REPORTS",
+    "as_data",
+    "as_markdown",
+    "check_ending",
+    "html_report",
+    "legend",
+    "reproduced_html",
+    "reproduced_markdown",
+    "rows",
+    "write_report",
+]
 
 REPORTS = (".html", *FORMATS)
 

@@ -1,0 +1,231 @@
+"""vizsla reproduce: the tables of the five papers, measured here beside the published figures."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vizsla.cli import console, options
+from vizsla.errors import VizslaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vizsla.datasets import BeirDataset, Document, RawLines
+    from vizsla.recipes import Need, Reproduction
+
+FINDING = 1
+
+
+def reproduce(
+    table: Annotated[
+        str | None,
+        typer.Argument(metavar="[TABLE]", help="A table, as in bm26/table-2, or a paper for its main table."),
+    ] = None,
+    data: options.Data = None,
+    models: Annotated[Path, typer.Option("--models", metavar="DIR", help="The folder with trained models.")] = Path(
+        "models"
+    ),
+    output: Annotated[
+        Path | None, options.output("The folder of the page and of finished cells; default: reproduced/TABLE.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="NAME", help="Only this row or column; may be repeated.")
+    ] = None,
+    list_tables: Annotated[bool, typer.Option("--list", help="List the tables.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what the table needs; measure nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Fetch missing data sets without asking.")] = False,
+    train: Annotated[bool, typer.Option("--train", help="Train missing models by the recipes of the paper.")] = False,
+    scale: Annotated[
+        str, typer.Option("--scale", metavar="SCALE", help="full, or tiny: a small made collection, tiny networks.")
+    ] = "full",
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table in Markdown.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Measure a table of one of the five papers and show the published figures beside ours.
+
+    As in: vizsla reproduce bm26/table-2 --data ~/data
+
+    Cells that can be measured on this machine are measured; all others say why not. Finished cells are kept, so a run
+    that was stopped goes on where it was. The folder gets table.html, table.md and table.json.
+    """
+    if table is None or list_tables:
+        _list(data, models, as_json)
+        return
+    console.check_name("scale", scale, ("full", "tiny"))
+    console.check_apart(output, "--output")
+    run = _reproduction(table, data, models, output, only or [], scale, train)
+    if dry_run:
+        _show_needs(run, as_json)
+        return
+    with run.locked():
+        for need in run.needs() if scale == "full" else []:
+            _fetch(need, run.data, yes)
+        _say_needs(run)
+        if train:
+            run.train()
+        run.run()
+        result = run.as_data()
+        _write_pages(run.output, result)
+    if as_json:
+        console.print_json(result)
+    elif markdown:
+        from vizsla.reports import reproduced_markdown
+
+        console.out.print(reproduced_markdown(result), end="", markup=False)
+    else:
+        _show(result)
+    console.remark(f"The page is {run.output / 'table.html'}")
+    if run.has_failed:
+        raise typer.Exit(FINDING)
+
+
+def _reproduction(
+    name: str, data: Path | None, models: Path, output: Path | None, only: list[str], scale: str, train: bool
+) -> Reproduction:
+    from vizsla.datasets import data_folder
+    from vizsla.recipes import Reproduction, Tiny, load_table
+
+    table = load_table(name)
+    folder = output or Path("reproduced") / (f"{table.paper}-{table.name}" + ("-tiny" if scale == "tiny" else ""))
+    if folder.exists() and not folder.is_dir():
+        raise VizslaError(f"{folder}: this is a file; --output is a folder")
+    if scale == "full":
+        return Reproduction(
+            table, data_folder(data), models, folder, only, report=console.remark, documents=_with_progress
+        )
+    tiny = Tiny(folder / "tiny")
+    tiny.make(table, networks=train or _needs_networks(table))
+    return Reproduction(table, tiny.data, tiny.folder / "models", folder, only, tiny, console.remark)
+
+
+def _needs_networks(table: Any) -> bool:
+    """Whether a row of a table runs a published checkpoint, for which a tiny network stands."""
+    systems = [table.members(row.system) for row in table.rows if row.system]
+    return any(m.reranker or m.model not in ("", "bm25", "bm25-wp") for members in systems for m in members)
+
+
+def _with_progress(dataset: BeirDataset) -> Iterator[Document | RawLines]:
+    from vizsla.datasets import Source
+
+    return options.read_with_progress([Source.find(dataset.folder)], f"Indexing {dataset.name}")
+
+
+def _list(data: Path | None, models: Path, as_json: bool) -> None:
+    """All tables: what they show, how many rows can run, the data they need, GPU hours of training."""
+    from vizsla.datasets import data_folder
+    from vizsla.recipes import Reproduction, all_tables
+
+    root = data_folder(data)
+    listed: list[dict[str, Any]] = []
+    for table in all_tables():
+        run = Reproduction(table, root, models, Path("reproduced"))
+        needs = run.needs()
+        sets = [need for need in needs if need.kind == "data"]
+        hours = sum(need.gpu_hours for need in needs if not need.here)
+        cells = [run.blocked(row, column) for row in table.rows for column in table.columns]
+        listed.append({
+            "table": table.full_name, "title": table.title, "rows": len(table.rows),
+            "cells": len(cells), "can_run": sum(not reason for reason in cells),
+            "data": [need.name for need in sets], "missing": [need.name for need in sets if not need.here],
+            "gpu_hours": hours,
+        })  # fmt: skip
+    if as_json:
+        console.print_json(listed)
+        return
+    rows = []
+    for one in listed:
+        here = len(one["data"]) - len(one["missing"])
+        runnable = f"{one['can_run']} of {one['cells']}"
+        shown = ", ".join(one["missing"][:3]) + (", ..." if len(one["missing"]) > 3 else "")
+        state = f"{here} of {len(one['data'])}" + (f"; missing {shown}" if shown else "")
+        rows.append(
+            (one["table"], one["title"], runnable, state, f"{one['gpu_hours']:,.0f}" if one["gpu_hours"] else "")
+        )
+    columns = ("table", "what it shows", "cells that can run", "data sets here", "GPU hours of training")
+    console.show_table(columns, rows, right=("cells that can run", "GPU hours of training"))
+    console.remark(f"Looked for data under {root}. Say what a table needs: vizsla reproduce TABLE --dry-run")
+
+
+def _show_needs(run: Reproduction, as_json: bool) -> None:
+    from vizsla.reports.reproduced import need_line
+
+    needs = run.needs()
+    cells = [(row, column, run.blocked(row, column)) for row in run.rows for column in run.columns]
+    if as_json:
+        blocked = [{"row": r.name, "column": c.name, "reason": reason} for r, c, reason in cells if reason]
+        console.print_json({"table": run.table.full_name, "needs": [vars(n) for n in needs], "blocked": blocked})
+        return
+    console.line(f"{run.table.full_name}: {run.table.title}", "bold")
+    for need in needs:
+        console.line(f"  {need_line(vars(need))}")
+    can_run = sum(not reason for *_, reason in cells)
+    console.line(f"{can_run} of {console.count(len(cells), 'cell')} can be measured now.")
+
+
+def _say_needs(run: Reproduction) -> None:
+    """What is missing, before the work begins."""
+    from vizsla.reports.reproduced import need_line
+
+    for need in run.needs():
+        if not need.here:
+            console.remark(need_line(vars(need)))
+
+
+def _fetch(need: Need, root: Path, yes: bool) -> None:
+    """Fetch a data set that is missing and can be downloaded, if the user agrees."""
+    from vizsla.datasets import known_datasets
+    from vizsla.datasets.fetch import fetch
+
+    entry = known_datasets().get(need.name)
+    if need.here or need.kind == "model" or entry is None or not entry.downloads:
+        return
+    size = f", about {console.size(need.bytes)}" if need.bytes else ""
+    asked = not yes and sys.stdin.isatty() and sys.stderr.isatty()
+    if not yes and not (asked and typer.confirm(f"Fetch {need.name}{size}?", err=True)):
+        return
+    try:
+        with console.progress(f"Fetching {need.name}", 0, "bytes") as advance:
+            fetch(entry, root, lambda done, total: advance(done, done, total))
+    except VizslaError as e:
+        console.remark(f"{need.name} was not fetched: {e}")
+
+
+def _write_pages(folder: Path, result: dict[str, Any]) -> None:
+    """The page as HTML, Markdown and JSON."""
+    from vizsla.recipes.reproduction import write_whole
+    from vizsla.reports import reproduced_html, reproduced_markdown
+
+    write_whole(folder / "table.html", reproduced_html(result))
+    write_whole(folder / "table.md", reproduced_markdown(result))
+    write_whole(folder / "table.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+
+
+def _show(result: dict[str, Any]) -> None:
+    """The cells, a line each where there is a figure of ours; and how many there are not."""
+    from vizsla.reports.reproduced import shown_figure
+
+    rows, without = [], 0
+    for row in result["rows"]:
+        for cell, column in zip(row["cells"], result["columns"], strict=True):
+            if cell["ours"] is None:
+                without += 1
+                continue
+            digits = column["digits"]
+            difference = "" if cell["difference"] is None else f"{cell['difference']:+.{digits}f}"
+            figures = (
+                shown_figure(cell["ours"], digits) + cell["mark"],
+                shown_figure(cell["paper"], digits) + cell["paper_mark"],
+            )
+            rows.append((row["name"], column["name"], *figures, difference))
+    if rows:
+        columns = ("row", "column", "ours", "paper", "difference")
+        console.show_table(columns, rows, right=("ours", "paper", "difference"))
+    if result["scale"] == "tiny":
+        console.remark("Tiny: a small made collection and tiny networks; not to be compared with the paper.")
+    if without:
+        console.remark(f"{console.count(without, 'cell')} without a figure of ours; the page says why for each")

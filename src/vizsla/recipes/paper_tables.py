@@ -1,0 +1,305 @@
+"""The tables of the five papers as data: columns, rows, the system of each row and the published figures.
+
+A paper is a YAML file in the folder `papers`. A figure is what the paper prints, with + or - where it marks a significant
+difference from its baseline. `reproduction.py` fills the cells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from importlib import resources
+from typing import Any, TypeVar
+
+from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.plain_data import parse_yaml
+
+T = TypeVar("T")
+_FIGURE = re.compile(r"(-?\d+(?:\.\d+)?)([+-]?)")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure as a paper prints it.
+
+    >>> Figure.parse("19.0+"), Figure.parse("5 min").value
+    (Figure(text='19.0', value=19.0, mark='+'), None)
+    """
+
+    text: str
+    value: float | None = None
+    """None for what is no number."""
+    mark: str = ""
+    """`+` or `-` if the paper marks it as significantly better or worse than its baseline."""
+
+    @classmethod
+    def parse(cls, text: object) -> Figure | None:
+        """A figure; None for null."""
+        if text is None:
+            return None
+        match = _FIGURE.fullmatch(str(text))
+        return cls(match[1], float(match[1]), match[2]) if match else cls(str(text))
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column measures: a measure on a data set, a statistic of it, or a value of other columns."""
+
+    name: str
+    dataset: str = ""
+    """A data set with judgements, by name."""
+    questions: str = ""
+    """Or a set of questions with answers, searched in `corpus`."""
+    corpus: str = ""
+    split: str = ""
+    """The split; by default the one that published figures are measured on."""
+    measure: str = ""
+    """A measure, or `latency` (seconds a query), `added-terms`, `RBO`, `domain-overlap`."""
+    statistic: str = ""
+    """A count of the row's data set."""
+    scale: float = 1.0
+    digits: int = 3
+    mu: float | None = None
+    """What `{mu}` in a model stands for."""
+    reranker: str = ""
+    depth: int = 0
+    interleaved: str = ""
+    """The system whose ranking is interleaved with the row's."""
+    reference: str = ""
+    """The system that a row is compared with by rank-biased overlap."""
+    shuffled: bool = False
+    """Questions are asked with their words shuffled."""
+    mean: str = ""
+    """The mean of all columns, or of those with this measure."""
+    skip: tuple[str, ...] = ()
+    """Columns that the mean leaves out."""
+    against: str = ""
+    """The row that a mean is compared with, in per cent."""
+    difference: tuple[str, ...] = ()
+    """Two columns; the second is taken from the first."""
+    external: str = ""
+    """What is measured by another program."""
+    unavailable: str = ""
+    """Why this column cannot be measured."""
+
+
+@dataclass(frozen=True)
+class System:
+    """What a row runs: a model, perhaps with a reranker; a fusion of other systems; or the reason why it cannot run."""
+
+    name: str
+    model: str = ""
+    """A model expression; names of trained parts stand for their folders."""
+    trained: tuple[str, ...] = ()
+    reranker: str = ""
+    depth: int = 100
+    fusion: str = ""
+    of: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
+    field: str = ""
+    """A field that the documents must have, as generated queries."""
+    quoted: str = ""
+    """Where the paper takes the figures from."""
+    unavailable: str = ""
+
+
+@dataclass(frozen=True)
+class TrainedPart:
+    """A model that must be trained, or fetched, before its rows can run."""
+
+    name: str
+    recipe: str = ""
+    corpus: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+    set: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    """Trained parts that it starts from."""
+    gpu_hours: float = 0.0
+    source: str = ""
+    """Where `gpu_hours` comes from."""
+    how: str = ""
+    """How to get a part that no recipe trains."""
+
+    def changes(self, models: str) -> list[str]:
+        """The changes of the recipe, with the folder of models."""
+        return [change.replace("{models}", models) for change in self.set]
+
+    def command(self, data: str, models: str) -> str:
+        """How to get it, in words or as a command."""
+        if self.how:
+            return self.how.replace("{models}", models)
+        inputs = [f"--corpus {data}/{name}" for name in self.corpus] + [f"--dataset {data}/{n}" for n in self.datasets]
+        changes = [f"--set {change}" for change in self.changes(models)]
+        return " ".join(["vizsla train", self.recipe, *inputs, *changes, "-o", f"{models}/{self.name}"])
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: a system, or a data set whose statistics are counted, or two data sets that are compared."""
+
+    name: str
+    figures: tuple[Figure | None, ...]
+    system: System | None = None
+    dataset: str = ""
+    pair: tuple[str, ...] = ()
+    added: bool = False
+    """A row of ours that the paper does not have."""
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of a paper.
+
+    >>> table = load_table("bm26/table-2")
+    >>> table.row("(6) BM51").figures[table.columns.index(table.column("SF"))]
+    Figure(text='69.8', value=69.8, mark='+')
+    """
+
+    paper: str
+    name: str
+    title: str
+    paper_title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    systems: Mapping[str, System]
+    trained: Mapping[str, TrainedPart]
+    convention: str = "anserini"
+    baseline: str = ""
+    note: str = ""
+    measured_by: str = ""
+    """The program that measures columns which this one does not."""
+    differences: Mapping[str, str] = field(default_factory=dict)
+    """Why our figures of a row differ from the paper's."""
+    is_main: bool = False
+
+    @property
+    def full_name(self) -> str:
+        """Its name as it is typed: `bm26/table-2`."""
+        return f"{self.paper}/{self.name}"
+
+    def row(self, name: str) -> Row:
+        """A row by its name."""
+        return _named(self.rows, name, f"row of {self.full_name}")
+
+    def column(self, name: str) -> Column:
+        """A column by its name."""
+        return _named(self.columns, name, f"column of {self.full_name}")
+
+    def averaged(self, column: Column) -> list[Column]:
+        """The columns that the mean of a column is over."""
+        measured = [c for c in self.columns if c.measure and not c.mean and c.name not in column.skip]
+        return [c for c in measured if column.mean in ("all", c.measure)]
+
+    def parts_of(self, system: System) -> list[TrainedPart]:
+        """The trained parts that a system needs, and what those start from, in the order in which they are trained."""
+        found: dict[str, TrainedPart] = {}
+
+        def add(name: str) -> None:
+            for earlier in self.trained[name].after:
+                add(earlier)
+            found[name] = self.trained[name]
+
+        for one in self.members(system):
+            for name in one.trained:
+                add(name)
+        return list(found.values())
+
+    def members(self, system: System) -> list[System]:
+        """The systems that are searched for a system: those that it fuses, or itself."""
+        return [m for name in system.of for m in self.members(self.systems[name])] if system.fusion else [system]
+
+    @property
+    def data(self) -> list[str]:
+        """The data sets that it needs, training data not included."""
+        names = [n for c in self.columns for n in (c.dataset, c.questions, c.corpus)]
+        return list(dict.fromkeys([*filter(None, names), *(n for r in self.rows for n in (r.dataset, *r.pair) if n)]))
+
+
+def _named(all_of: tuple[T, ...], name: str, what: str) -> T:
+    by_name = {one.name: one for one in all_of}  # type: ignore[attr-defined]
+    if name not in by_name:
+        raise UnknownNameError(what, name, tuple(by_name))
+    return by_name[name]
+
+
+@cache
+def paper_names() -> tuple[str, ...]:
+    """The papers.
+
+    >>> paper_names()
+    ('beir', 'bm25-augmentation', 'bm26', 'repbert', 'spar')
+    """
+    folder = resources.files("vizsla.recipes").joinpath("papers")
+    return tuple(sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml")))
+
+
+@cache
+def load_paper(name: str) -> tuple[PaperTable, ...]:
+    """The tables of a paper, by its name."""
+    if name not in paper_names():
+        raise UnknownNameError("paper", name, paper_names())
+    file = f"papers/{name}.yaml"
+    data = parse_yaml(resources.files("vizsla.recipes").joinpath(file).read_text("utf-8"), file)
+    try:
+        return tuple(_tables(name, data))
+    except (KeyError, TypeError, AttributeError, ValueError, VizslaError) as e:
+        raise InputError(f"this does not describe the tables of a paper ({type(e).__name__}: {e})", file=file) from None
+
+
+def all_tables() -> list[PaperTable]:
+    """All tables of all papers."""
+    return [table for name in paper_names() for table in load_paper(name)]
+
+
+def load_table(name: str) -> PaperTable:
+    """A table by its name, as in `bm26/table-2`; the name of a paper alone is its main table."""
+    if name in paper_names():
+        return next(table for table in load_paper(name) if table.is_main)
+    tables = {table.full_name: table for table in all_tables()}
+    if name not in tables:
+        raise UnknownNameError("table", name, tuple(tables))
+    return tables[name]
+
+
+def _tables(paper: str, data: dict[str, Any]) -> Iterator[PaperTable]:
+    systems = {name: _made(System, {"name": name, **told}) for name, told in data.get("systems", {}).items()}
+    trained = {name: _made(TrainedPart, {"name": name, **told}) for name, told in data.get("trained", {}).items()}
+    for name, told in data["tables"].items():
+        shared = {key: told[key] for key in ("scale", "digits", "measure") if key in told}
+        shared.setdefault("digits", 1 if shared.get("scale") == 100 else 3)
+        columns = tuple(_column({**shared, **one}) for one in told["columns"])
+        rows = tuple(_row(one, systems, len(columns)) for one in told["rows"])
+        texts = {
+            key: told[key] for key in ("convention", "baseline", "note", "measured_by", "differences") if key in told
+        }
+        yield PaperTable(
+            paper, name, told["title"], data["title"], columns, rows, systems, trained, **texts,
+            is_main=name == data["main"],
+        )  # fmt: skip
+
+
+def _column(told: dict[str, Any]) -> Column:
+    column = _made(Column, told)
+    if column.mean or column.difference or column.statistic or column.external:
+        column = replace(column, measure="")
+    return replace(column, mean="all" if column.mean == "zero-shot" else column.mean)
+
+
+def _row(told: dict[str, Any], systems: Mapping[str, System], width: int) -> Row:
+    figures = tuple(map(Figure.parse, told.get("figures", [None] * width)))
+    if len(figures) != width:
+        raise ValueError(f"{told['name']} has {len(figures)} figures for {width} columns")
+    system = systems[told["system"]] if "system" in told else None
+    return Row(
+        told["name"], figures, system, told.get("dataset", ""), tuple(told.get("pair", ())), told.get("added", False)
+    )
+
+
+def _made(cls: type[T], told: dict[str, Any]) -> T:
+    known = {f.name for f in fields(cls)}  # type: ignore[arg-type]
+    unknown = [key for key in told if key not in known]
+    if unknown:
+        raise ValueError(f"unknown key {unknown[0]!r} in {told.get('name')}")
+    return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in told.items()})

@@ -1,0 +1,737 @@
+"""A paper's table measured on this machine, cell by cell, in a folder that keeps what is finished.
+
+    OUTPUT/cells/KEY.json   a measured cell; the key is a hash of all that decides the figure
+    OUTPUT/runs/KEY.npz     the ranking of a system, which several cells and fusions share
+    OUTPUT/indexes/KEY      an index, until the cells that need it are measured
+
+A file gets its name when it is complete, so a stop loses the cell that was being measured and no other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+import vizsla
+from vizsla.datasets import BeirDataset, Document, RawLines, known_datasets
+from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.evaluation import (
+    Convention,
+    answer_qrels,
+    compare_values,
+    evaluate,
+    fit_to_dataset,
+    rank_biased_overlap,
+    retrieve,
+    shuffle_words,
+)
+from vizsla.evaluation.domains import TermShares, weighted_jaccard
+from vizsla.evaluation.systems import Cache, CachedRun, query_latency
+from vizsla.index import Index
+from vizsla.index.storage.locks import FileLock, LockedError
+from vizsla.models import ExpandedBM25, Model, Reranker, parse_model
+from vizsla.plain_data import parse_json
+from vizsla.recipes.paper_tables import Column, PaperTable, Row, System, TrainedPart
+from vizsla.recipes.table_data import (
+    NotHereError,
+    Searched,
+    count_group,
+    estimated_bytes,
+    how_to_get,
+    is_here,
+    searched_of,
+    statistic,
+    statistic_stamp,
+)
+from vizsla.retrievers import pair_scores, rerank_by_scores
+from vizsla.runs import Qrels, Run, fuse
+
+VERSION = 1  # of measured cells; increment it when a change of this file affects a figure
+ANSWER_DEPTH, JUDGED_DEPTH = 100, 1000
+ALPHA = 0.05
+Report = Callable[[str], None]
+DocumentReader = Callable[[BeirDataset], Iterable[Document | RawLines]]
+
+
+class Scale(Protocol):
+    """How a table is run small; see `tiny.py`."""
+
+    def expression(self, text: str) -> str:
+        """A model in place of the one that an expression names."""
+
+    def reranker(self, name: str) -> str:
+        """A reranker in place of a named one."""
+
+    def train(self, part: TrainedPart, data: Path, folder: Path) -> None:
+        """Train a part of a model in a few steps."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that a table needs: a data set, or a trained part of a model."""
+
+    name: str
+    kind: str
+    """`data`, `training data` or `model`."""
+    here: bool
+    how: str
+    """The command that gets it."""
+    bytes: int = 0
+    """The size on disk, estimated if it is not here; 0 if unknown."""
+    gpu_hours: float = 0.0
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell: the paper's figure, ours, and why ours is missing if it is."""
+
+    row: str
+    column: str
+    paper: float | str | None
+    paper_mark: str = ""
+    ours: float | str | None = None
+    """In the units of the paper."""
+    mark: str = ""
+    p: float | None = None
+    """The p-value of the difference from the baseline, by a paired t-test."""
+    reason: str = ""
+    failed: bool = False
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's."""
+        if isinstance(self.ours, float) and isinstance(self.paper, float):
+            return self.ours - self.paper
+        return None
+
+
+@dataclass
+class Reproduction:
+    """The run of a table.
+
+    `only`: names of rows or columns; others are left out. `train`: train missing parts first. `documents`: a function
+    that reads the documents of a data set, perhaps with a progress bar. `report` is called with a line for each step.
+    """
+
+    table: PaperTable
+    data: Path
+    models: Path
+    output: Path
+    only: Sequence[str] = ()
+    scale: Scale | None = None
+    report: Report = lambda _: None
+    documents: DocumentReader = BeirDataset.documents
+    _failures: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = [*(r.name for r in self.table.rows), *(c.name for c in self.table.columns)]
+        for name in self.only:
+            if name not in names:
+                raise UnknownNameError(f"row or column of {self.table.full_name}", name, names)
+        self._cells = _CellFolder(self.output / "cells", self.report)
+        self._runs = _Runs(self)
+        self._counted: dict[str, Any] = {}
+        self._shares: dict[str, dict[str, float]] = {}
+
+    @property
+    def rows(self) -> list[Row]:
+        """The chosen rows."""
+        chosen = [r for r in self.table.rows if r.name in self.only]
+        return chosen or list(self.table.rows)
+
+    @property
+    def columns(self) -> list[Column]:
+        """The chosen columns."""
+        chosen = [c for c in self.table.columns if c.name in self.only]
+        return chosen or list(self.table.columns)
+
+    def needs(self) -> list[Need]:
+        """Everything that the chosen cells need, and what training needs."""
+        parts: dict[str, TrainedPart] = {}
+        data: dict[str, str] = {}
+        for row in self.rows:
+            for column in self.columns:
+                if not self._has_figure(row, column) or self._closed(row, column):
+                    continue
+                for system in self._systems(row, column):
+                    parts |= {part.name: part for part in self.table.parts_of(system)}
+                names = (column.dataset, column.questions, column.corpus, row.dataset, *row.pair)
+                data |= {name: "data" for name in names if name}
+        missing = [part for part in parts.values() if not (self.models / part.name).is_dir()]
+        for part in missing:
+            data |= {name: "training data" for name in (*part.corpus, *part.datasets) if name not in data}
+        found = [self._data_need(name, kind) for name, kind in data.items()]
+        for part in parts.values():
+            folder, command = self.models / part.name, part.command(str(self.data), str(self.models))
+            found.append(Need(part.name, "model", folder.is_dir(), command, 0, part.gpu_hours, part.source))
+        return found
+
+    def _data_need(self, name: str, kind: str) -> Need:
+        folder = self.data / name
+        if is_here(name, self.data):
+            size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+            return Need(name, kind, True, "", size)
+        return Need(name, kind, False, how_to_get(name, self.data), estimated_bytes(known_datasets().get(name)))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """The output folder for this process alone."""
+        self.output.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = FileLock(self.output / "lock")
+        except LockedError:
+            message = "another process is reproducing a table in this folder; wait for it, or name another --output"
+            raise InputError(message, file=str(self.output)) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def train(self) -> None:
+        """Train the missing parts of the chosen rows; a run that was stopped is continued."""
+        needed: dict[str, TrainedPart] = {}
+        for row in self.rows:
+            for column in self.columns:
+                if self._has_figure(row, column) and not self._closed(row, column):
+                    for system in self._systems(row, column):
+                        needed |= {part.name: part for part in self.table.parts_of(system)}
+        for part in needed.values():
+            if _is_model(self.models / part.name) or not part.recipe:
+                continue
+            self.report(f"training {part.name}")
+            try:
+                if self.scale is not None:
+                    self.scale.train(part, self.data, self.models / part.name)
+                else:
+                    train_part(part, self.data, self.models)
+            except VizslaError as e:
+                self.report(f"{part.name} was not trained: {e}")
+
+    def run(self) -> None:
+        """Measure every chosen cell that can be measured and is not finished."""
+        try:
+            for row in self.rows:
+                for columns in self._groups(row):
+                    self._measure(row, columns)
+        finally:
+            self._runs.close()
+
+    def _groups(self, row: Row) -> Iterator[list[Column]]:
+        """Columns that are measured on the same ranking, in order; those of one collection together."""
+        groups: dict[tuple[Any, ...], list[Column]] = {}
+        for column in self.columns:
+            if column.mean or column.difference or column.external:
+                continue
+            collection = column.corpus or column.dataset
+            same = (collection, column.questions, column.split, column.shuffled, column.reranker, column.interleaved)
+            groups.setdefault((*same, column.reference, column.mu), []).append(column)
+        order = {key[0]: i for i, key in reversed(list(enumerate(groups)))}
+        for key in sorted(groups, key=lambda key: order[key[0]]):
+            yield groups[key]
+
+    def _measure(self, row: Row, columns: list[Column]) -> None:
+        wanted: dict[str, Column] = {}
+        for column in columns:
+            if self._closed(row, column) or not self._has_figure(row, column) or self._missing(row, column):
+                continue
+            key = self._key(row, column)
+            if key is not None and self._cells.find(key) is None:
+                wanted[key] = column
+        if not wanted:
+            return
+        names = ", ".join(column.name for column in wanted.values())
+        self.report(f"{row.name}: {names}")
+        try:
+            for key, (value, by_query) in self._values(row, wanted):
+                self._cells.store(key, value, by_query, {"row": row.name, "column": wanted[key].name})
+        except VizslaError as e:
+            for column in wanted.values():
+                self._failures[row.name, column.name] = str(e)
+            self.report(f"{row.name}: {e}")
+
+    def _values(self, row: Row, wanted: dict[str, Column]) -> Iterator[tuple[str, tuple[Any, dict[str, float]]]]:
+        """The value of each wanted cell, and its values by query."""
+        if row.pair:
+            for key in wanted:
+                yield key, (weighted_jaccard(*map(self._term_shares, row.pair)), {})
+            return
+        if row.dataset:
+            if row.dataset not in self._counted:
+                self._counted[row.dataset] = count_group(row.dataset, self.data)
+            for key, column in wanted.items():
+                try:
+                    counted, evaluated = self._counted[row.dataset]
+                    yield key, (statistic(counted, evaluated, column), {})
+                except NotHereError as e:
+                    self._failures[row.name, column.name] = str(e)
+            return
+        assert row.system is not None
+        sources = searched_of(next(iter(wanted.values())), self.data)
+        by_part = [{k: self._value(row.system, c, s) for k, c in wanted.items()} for s in sources]
+        for key in wanted:
+            values = [part[key] for part in by_part]
+            merged = values[0][1] if len(values) == 1 else {}
+            yield key, (float(np.mean([value for value, _ in values])), merged)
+
+    def _value(self, system: System, column: Column, source: Searched) -> tuple[float, dict[str, float]]:
+        """What a system reaches in a column on one collection, and that by query."""
+        rules = Convention.parse(self.table.convention)
+        if column.measure == "added-terms":
+            return self._runs.added_terms(system, column, source), {}
+        if column.shuffled:
+            shuffled = shuffle_words(source.queries)
+            source = replace(source, queries=shuffled, stamp=(*source.stamp, "shuffled"))
+        found = self._runs.find(system, column, source, rules)
+        if column.measure == "latency":
+            return found.facts["milliseconds"] / 1000, {}
+        run, judged = found.run, found.answered
+        if column.reference:
+            other = self._runs.find(self.table.systems[column.reference], column, source, rules)
+            values = rank_biased_overlap(run, other.run, 0.9, ANSWER_DEPTH)
+            return float(np.mean(list(values.values()))), values
+        if column.interleaved and column.interleaved != system.name:
+            other = self._runs.find(self.table.systems[column.interleaved], column, source, rules)
+            run = fuse([run, other.run], "interleave", depth=JUDGED_DEPTH)
+        measure = column.measure.replace("Acc@", "Success@")
+        qrels = source.qrels if judged is None else judged
+        assert qrels is not None
+        evaluation = evaluate(run, qrels, measure, rules if judged is None else "trec")
+        return next(iter(evaluation.measures.values())), next(iter(evaluation.by_query.values()))
+
+    def _term_shares(self, name: str) -> dict[str, float]:
+        if name not in self._shares:
+            shares = TermShares()
+            for document in BeirDataset.open(self.data / name).documents():
+                shares.add_document({f: str(document.get(f) or "") for f in ("title", "text")})
+            self._shares[name] = shares.shares()
+        return self._shares[name]
+
+    def _has_figure(self, row: Row, column: Column) -> bool:
+        """Whether the paper has this cell, or the row is ours."""
+        return row.added or row.figures[self.table.columns.index(column)] is not None
+
+    def _systems(self, row: Row, column: Column) -> list[System]:
+        names = [name for name in (column.interleaved, column.reference) if name]
+        return [*([row.system] if row.system else []), *(self.table.systems[name] for name in names)]
+
+    def _closed(self, row: Row, column: Column) -> str:
+        """Why a cell can never be measured here; empty if it can."""
+        if column.unavailable:
+            return column.unavailable
+        if column.external:
+            return f"measured by {self.table.measured_by} of the source repository, on a million documents"
+        for system in self._systems(row, column):
+            for member in self.table.members(system):
+                if member.unavailable:
+                    return member.unavailable
+        return ""
+
+    def _missing(self, row: Row, column: Column) -> str:
+        """What is missing on this machine for a cell; empty if nothing is."""
+        for name in filter(None, (column.dataset, column.questions, column.corpus, row.dataset, *row.pair)):
+            if not is_here(name, self.data):
+                return f"the data set {name} is not here: {how_to_get(name, self.data)}"
+        for system in self._systems(row, column):
+            for part in self.table.parts_of(system):
+                if not _is_model(self.models / part.name):
+                    how = part.command(str(self.data), str(self.models))
+                    return f"not trained: {how}" if part.recipe else f"not here: {how}"
+            fields = [m.field for m in self.table.members(system) if m.field]
+            if fields and not _has_field(self.data / (column.corpus or column.dataset), fields[0]):
+                folder = self.data / (column.corpus or column.dataset)
+                return f"its documents have no field {fields[0]!r}; vizsla queries generate {folder} writes them"
+        return ""
+
+    def _key(self, row: Row, column: Column) -> str | None:
+        """A hash of what decides a cell; None, with the reason kept, if its data cannot be read."""
+        try:
+            if row.pair:
+                stamp: Any = [statistic_stamp(name, self.data) for name in row.pair]
+            elif row.dataset:
+                stamp = statistic_stamp(row.dataset, self.data)
+            else:
+                stamp = [(s.corpus_stamp, s.stamp) for s in searched_of(column, self.data)]
+        except VizslaError as e:
+            self._failures[row.name, column.name] = str(e)
+            return None
+        described = [self._runs.described(system, column) for system in self._systems(row, column)]
+        chosen = [column.measure, column.statistic, column.split, column.shuffled, self._reranker(row, column)]
+        return _hash(
+            [stamp, described, chosen, column.interleaved, column.reference, row.dataset, self.table.convention]
+        )
+
+    def _reranker(self, row: Row, column: Column) -> list[Any]:
+        named = column if column.reranker else row.system
+        return [named.reranker, named.depth] if named is not None and named.reranker else []
+
+    def blocked(self, row: Row, column: Column) -> str:
+        """Why a cell cannot be measured now; empty if it can, or if it follows from other cells."""
+        if not self._has_figure(row, column):
+            return "not in the paper's table"
+        return self._closed(row, column) or self._missing(row, column)
+
+    def cells(self) -> list[list[Cell]]:
+        """All chosen cells as they are now, row by row."""
+        values: dict[tuple[str, str], tuple[Any, dict[str, float]]] = {}
+        reasons: dict[tuple[str, str], str] = {}
+        for row in self.table.rows:
+            for column in self.table.columns:
+                found = self._state(row, column)
+                if isinstance(found, str):
+                    reasons[row.name, column.name] = found
+                else:
+                    values[row.name, column.name] = found
+        for row in self.table.rows:
+            for column in self.table.columns:
+                if column.mean or column.difference:
+                    self._derive(row, column, values, reasons)
+        return [[self._cell(row, column, values, reasons) for column in self.columns] for row in self.rows]
+
+    def _state(self, row: Row, column: Column) -> tuple[Any, dict[str, float]] | str:
+        if not self._has_figure(row, column):
+            return "not in the paper's table"
+        if closed := self._closed(row, column):
+            return closed
+        if column.mean or column.difference:
+            return ""
+        if missing := self._missing(row, column):
+            return missing
+        key = self._key(row, column)
+        found = self._cells.find(key) if key is not None else None
+        if found is not None:
+            return found
+        failed = self._failures.get((row.name, column.name))
+        return f"failed: {failed}" if failed else f"not run yet: vizsla reproduce {self.table.full_name}"
+
+    def _derive(
+        self, row: Row, column: Column, values: dict[tuple[str, str], Any], reasons: dict[tuple[str, str], str]
+    ) -> None:
+        """A mean over columns or a difference of two, from what is measured."""
+        here = (row.name, column.name)
+        if reasons.get(here):
+            return
+        if column.difference:
+            wanted = [self.table.column(name) for name in column.difference]
+        else:
+            wanted = self.table.averaged(column)
+        rows = [row.name, *([column.against] if column.against else [])]
+        lacking = [c.name for c in wanted if any((r, c.name) not in values for r in rows)]
+        if lacking:
+            reasons[here] = f"{len(wanted) - len(lacking)} of its {len(wanted)} columns are measured"
+            return
+        numbers = [float(values[row.name, c.name][0]) for c in wanted]
+        if column.difference:
+            value = numbers[0] - numbers[1]
+        else:
+            value = float(np.mean(numbers))
+            if column.against:
+                value = value / float(np.mean([values[column.against, c.name][0] for c in wanted])) - 1
+        reasons.pop(here, None)
+        values[here] = value, {}
+
+    def _cell(
+        self, row: Row, column: Column, values: dict[tuple[str, str], Any], reasons: dict[tuple[str, str], str]
+    ) -> Cell:
+        figure = row.figures[self.table.columns.index(column)]
+        paper: float | str | None = None if figure is None else figure.text if figure.value is None else figure.value
+        here = (row.name, column.name)
+        made = Cell(row.name, column.name, paper, figure.mark if figure else "")
+        if here not in values:
+            return Cell(*_head(made), reason=reasons[here], failed=here in self._failures)
+        value, by_query = values[here]
+        ours = value if isinstance(value, str) else float(value) * column.scale
+        mark, p = "", None
+        base = next((r for r in self.table.rows if r.system and r.system.name == self.table.baseline), None)
+        if base is not None and base.name != row.name and by_query and (base.name, column.name) in values:
+            others = values[base.name, column.name][1]
+            if others.keys() == by_query.keys():
+                tested = compare_values(others, by_query, "t-test")
+                p = float(tested.p)
+                mark = ("+" if tested.mean > 0 else "-") if p < ALPHA else ""
+        return Cell(*_head(made), ours=ours, mark=mark, p=p)
+
+    def as_data(self) -> dict[str, Any]:
+        """The page as plain data: what the HTML, the Markdown and the JSON show."""
+        table, is_tiny = self.table, self.scale is not None
+        rows = []
+        for row, cells in zip(self.rows, self.cells(), strict=True):
+            system = row.system
+            rows.append({
+                "name": row.name, "added": row.added, "system": _system_text(system, table) if system else row.dataset,
+                "quoted": system.quoted if system else "", "why": table.differences.get(row.name, ""),
+                "cells": [_cell_data(cell, is_tiny) for cell in cells],
+            })  # fmt: skip
+        columns = [{"name": c.name, "digits": c.digits, "measure": c.measure or c.statistic} for c in self.columns]
+        needs = [vars(need) | {"bytes": need.bytes} for need in self.needs()]
+        return {
+            "table": table.full_name, "paper": table.paper_title, "title": table.title, "note": table.note,
+            "scale": "tiny" if is_tiny else "full", "convention": table.convention, "baseline": table.baseline,
+            "version": vizsla.__version__, "columns": columns, "rows": rows, "needs": needs,
+        }  # fmt: skip
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a cell could not be measured although everything was here."""
+        return bool(self._failures)
+
+
+def _head(cell: Cell) -> tuple[str, str, float | str | None, str]:
+    return cell.row, cell.column, cell.paper, cell.paper_mark
+
+
+def _cell_data(cell: Cell, is_tiny: bool) -> dict[str, Any]:
+    """A cell for the page; on a tiny sample without the paper's figure, with which nothing can be compared."""
+    paper = {"paper": None, "paper_mark": ""} if is_tiny else {"paper": cell.paper, "paper_mark": cell.paper_mark}
+    difference = None if is_tiny else cell.difference
+    ours = {"ours": cell.ours, "mark": cell.mark, "p": cell.p}
+    return {"column": cell.column, **paper, **ours, "difference": difference, "reason": cell.reason}
+
+
+def _system_text(system: System, table: PaperTable) -> str:
+    """What runs, in a line."""
+    if system.unavailable:
+        return ""
+    if system.fusion:
+        return f"{system.fusion} of {', '.join(_system_text(table.systems[name], table) for name in system.of)}"
+    return f"{system.model}, reranked by {system.reranker}" if system.reranker else system.model
+
+
+def _hash(parts: Any) -> str:
+    told = [VERSION, vizsla.__version__, parts]
+    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:40]
+
+
+def _is_model(folder: Path) -> bool:
+    """Whether a model is in a folder: more than the run that trains it."""
+    return folder.is_dir() and any(f.name != "training" for f in folder.iterdir())
+
+
+def _has_field(folder: Path, name: str) -> bool:
+    """Whether the first document of each collection in a folder has a field."""
+    collections = [folder] if any(folder.glob("corpus.jsonl*")) else sorted(p for p in folder.iterdir() if p.is_dir())
+    return all(next(BeirDataset.open(one).documents()).get(name) is not None for one in collections)
+
+
+class _CellFolder:
+    """Measured cells, a file each."""
+
+    def __init__(self, folder: Path, report: Report) -> None:
+        self.folder, self._report = folder, report
+        self._read: dict[str, tuple[Any, dict[str, float]]] = {}
+
+    def find(self, key: str) -> tuple[Any, dict[str, float]] | None:
+        """The value of a cell and its values by query; None if it is not measured, or its file is damaged."""
+        if key in self._read:
+            return self._read[key]
+        file = self.folder / f"{key}.json"
+        try:
+            told = parse_json(file.read_text("utf-8"))
+            value, by_query = told["value"], told["by_query"]
+            if not isinstance(value, int | float | str) or not isinstance(by_query, dict):
+                raise TypeError("no value")
+            found = value, {str(q): float(v) for q, v in by_query.items()}
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError):
+            self._report(f"{file}: this cell is damaged and is measured again")
+            file.unlink(missing_ok=True)
+            return None
+        self._read[key] = found
+        return found
+
+    def store(self, key: str, value: Any, by_query: dict[str, float], about: dict[str, str]) -> None:
+        """Write a measured cell."""
+        told = {**about, "value": value, "by_query": by_query, "version": vizsla.__version__}
+        write_whole(self.folder / f"{key}.json", json.dumps(told))
+        self._read[key] = value, by_query
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a file so that it is under its name only when it is complete and on the disk."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with beside.open("w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        beside.replace(file)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The ranking of a system, judgements by answers if it is for questions, and what was measured on the way."""
+
+    run: Run
+    answered: Qrels | None
+    facts: dict[str, Any]
+
+
+class _Runs:
+    """Rankings of systems, from the output folder or searched now; one index is open at a time."""
+
+    def __init__(self, owner: Reproduction) -> None:
+        self._owner = owner
+        self._cache = Cache(owner.output / "runs")
+        self._open: tuple[str, Index, Model] | None = None
+
+    def described(self, system: System, column: Column) -> list[Any]:
+        """What decides the ranking of a system: expressions, trained files, fusions."""
+        if system.fusion:
+            members = [self.described(self._owner.table.systems[name], column) for name in system.of]
+            return [system.fusion, system.weights, members]
+        stamps = [_folder_stamp(self._owner.models / name) for name in system.trained]
+        return [self._template(system, column), stamps, self._owner.scale is not None]
+
+    def _template(self, system: System, column: Column) -> str:
+        return system.model.replace("{mu}", str(column.mu if column.mu is not None else 1.0))
+
+    def _model(self, system: System, column: Column) -> Model:
+        expression = self._template(system, column)
+        if self._owner.scale is not None:
+            expression = self._owner.scale.expression(expression)
+        for name in sorted({p.name for p in self._owner.table.parts_of(system)}, key=len, reverse=True):
+            folder = str(self._owner.models / name)
+            expression = re.sub(rf"(?<![\w/.-]){re.escape(name)}(?![\w/-])", lambda _, to=folder: to, expression)
+        return parse_model(expression)
+
+    def find(self, system: System, column: Column, source: Searched, rules: Convention) -> _Found:
+        """The ranking of a system for the queries of a collection."""
+        depth = ANSWER_DEPTH if source.answers is not None else JUDGED_DEPTH
+        if system.fusion:
+            found = [self.find(self._owner.table.systems[n], column, source, rules) for n in system.of]
+            run = fuse([f.run for f in found], system.fusion, list(system.weights) or None, depth=depth)
+            answered = found[0].answered
+            for other in found[1:]:
+                answered = answered.with_more(other.answered) if answered and other.answered else None
+            return _Found(run, answered, {})
+        named = column if column.reranker else system
+        first = self._first_stage(system, column, source, rules, depth)
+        if not named.reranker:
+            return first
+        return self._reranked(first, named.reranker, named.depth, system, column, source)
+
+    def _key(self, system: System, column: Column, source: Searched, *more: Any) -> str:
+        return _hash([self.described(system, column), source.corpus_stamp, source.stamp, source.corpus.name, *more])
+
+    def _first_stage(self, system: System, column: Column, source: Searched, rules: Convention, depth: int) -> _Found:
+        key = self._key(system, column, source, depth, rules.own_ids)
+        answers = self._cache.folder / f"{key}.answers.json"
+        cached = self._cache.find(key)
+        if cached is not None and source.answers is None:
+            return _Found(cached.run, None, dict(cached.facts))
+        if cached is not None and answers.is_file():
+            return _Found(cached.run, Qrels(parse_json(answers.read_text("utf-8"))), dict(cached.facts))
+        index, model = self._index(system, column, source)
+        view = index.with_model(model)
+        own_ids = rules.own_ids or source.answers is not None
+        run = retrieve(view, source.queries, depth, own_ids=own_ids)
+        milliseconds = query_latency(index.with_model(model, threads=1), source.queries)
+        judged = None
+        if source.answers is not None:
+            wanted = {q: list(source.answers[q]) for q in source.queries}
+            judged = answer_qrels(index, [run], wanted, depth, regex=source.regex)
+            write_whole(answers, json.dumps(judged.judgements))
+        self._cache.store(key, CachedRun(run, {"documents": len(index), "milliseconds": milliseconds}))
+        return _Found(run, judged, {"milliseconds": milliseconds})
+
+    def _reranked(
+        self, first: _Found, name: str, depth: int, system: System, column: Column, source: Searched
+    ) -> _Found:
+        key = self._key(system, column, source, name, depth)
+        cached = self._cache.find(key)
+        if cached is not None:
+            return _Found(cached.run, first.answered, dict(cached.facts))
+        scale = self._owner.scale
+        reranker = Reranker.open(name if scale is None else scale.reranker(name))
+        index, _ = self._index(system, column, source)
+        scores = pair_scores(index, [first.run], source.queries, reranker, depth)
+        run = rerank_by_scores(first.run, scores.scores, depth).untied(by_id=False)
+        milliseconds = first.facts["milliseconds"] + 1000 * scores.seconds_per_query(first.run, depth)
+        self._cache.store(key, CachedRun(run, {"documents": len(index), "milliseconds": milliseconds}))
+        return _Found(run, first.answered, {"milliseconds": milliseconds})
+
+    def added_terms(self, system: System, column: Column, source: Searched) -> float:
+        """How many terms query expansion adds to a query on average."""
+        model = self._model(system, column)
+        expanded = model.parts[0].component
+        if not isinstance(expanded, ExpandedBM25):
+            raise VizslaError(f"{model.name} adds no terms to queries")
+        texts = list(source.queries.values())
+        pairs = zip(expanded.query_terms(texts), expanded.bm25.query_terms(texts), strict=True)
+        return float(np.mean([len(terms.keys() - own.keys()) for terms, own in pairs]))
+
+    def _index(self, system: System, column: Column, source: Searched) -> tuple[Index, Model]:
+        """An index of a collection for a system: the open one, that of an earlier run, or a new one."""
+        key = _hash([self.described(system, column), source.corpus_stamp, str(source.corpus.folder)])
+        if self._open is not None and self._open[0] == key:
+            return self._open[1], self._open[2]
+        self._release()
+        folder, building = self._owner.output / "indexes" / key, self._owner.output / "indexes" / f"{key}.building"
+        model = fit_to_dataset(self._model(system, column), source.corpus)
+        if not folder.is_dir():
+            shutil.rmtree(building, ignore_errors=True)
+            building.parent.mkdir(parents=True, exist_ok=True)
+            with Index.create(building, model) as index:
+                index.add(self._owner.documents(source.corpus))
+                index.commit()
+                if not len(index):
+                    raise VizslaError(f"{source.corpus.folder}: there are no documents to search")
+            building.rename(folder)
+        index = Index.open(folder)
+        self._open = key, index, model
+        return index, model
+
+    def _release(self) -> None:
+        """Close and remove the open index; the rankings that were made with it are kept."""
+        if self._open is not None:
+            key, index, _ = self._open
+            self._open = None
+            index.close()
+            shutil.rmtree(self._owner.output / "indexes" / key, ignore_errors=True)
+
+    def close(self) -> None:
+        """Close the open index; one that was in use when the work was stopped stays for the next time."""
+        if sys.exc_info()[0] is None:
+            self._release()
+        elif self._open is not None:
+            self._open[1].close()
+            self._open = None
+
+
+def _folder_stamp(folder: Path) -> list[Any]:
+    """The files of a model, without those of the run that trained it."""
+    files = sorted(f for f in folder.rglob("*") if f.is_file() and "training" not in f.relative_to(folder).parts)
+    return [(str(f.relative_to(folder)), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
+
+
+def train_part(part: TrainedPart, data: Path, models: Path) -> None:
+    """Train a part by its recipe, or continue the run that was stopped."""
+    from vizsla.training import TrainingInputs, load_training_recipe, resumed_recipe, train
+    from vizsla.training.loop.trainer import has_checkpoint
+
+    for name in (*part.corpus, *part.datasets):
+        if not is_here(name, data):
+            raise NotHereError(f"its training data {name} is not here: {how_to_get(name, data)}")
+    recipe = load_training_recipe(part.recipe).with_changes(part.changes(str(models)))
+    folder = models / part.name
+    resume = has_checkpoint(folder / "training")
+    recipe = resumed_recipe(folder) if resume else recipe
+    corpora = [BeirDataset.open(data / name) for name in part.corpus]
+    documents = (document for one in corpora for document in one.documents()) if corpora else None
+    inputs = None if resume else TrainingInputs(documents, [BeirDataset.open(data / n) for n in part.datasets], [])
+    train(recipe, folder, inputs, resume=resume)

@@ -1,0 +1,168 @@
+"""The data that cells of a paper's table are measured on: documents, and queries with judgements or answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vizsla.datasets import (
+    BeirDataset,
+    DatasetEntry,
+    DatasetStatistics,
+    count_dataset,
+    known_datasets,
+    open_datasets,
+    read_questions,
+)
+from vizsla.datasets.files import find_file, read_json_lines
+from vizsla.errors import InputError, VizslaError
+from vizsla.recipes.paper_tables import Column
+from vizsla.runs import Qrels
+
+_BYTES_A_WORD = 6.2  # of English text, for estimates of what is not here
+
+
+class NotHereError(VizslaError):
+    """Data that a cell needs is not on this machine; the message names it and how to get it."""
+
+
+@dataclass(frozen=True)
+class Searched:
+    """Documents and the queries that are searched in them."""
+
+    corpus: BeirDataset
+    queries: Mapping[str, str]
+    qrels: Qrels | None = None
+    answers: Mapping[str, Sequence[str]] | None = None
+    regex: bool = False
+    stamp: tuple[Any, ...] = ()
+    """Changes when the files of the queries change."""
+
+    @property
+    def corpus_stamp(self) -> tuple[Any, ...]:
+        """Changes when the documents change."""
+        return stamp_of([find_file(self.corpus.folder, "corpus.jsonl")])
+
+
+def stamp_of(files: Sequence[Path]) -> tuple[Any, ...]:
+    """The names, sizes and modification times of files."""
+    return tuple((f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files)
+
+
+def is_here(name: str, data: Path) -> bool:
+    """Whether a data set lies in the folder of data sets."""
+    return (data / name).is_dir()
+
+
+def how_to_get(name: str, data: Path) -> str:
+    """The command that fetches or prepares a data set, or what its owner asks for."""
+    entry = known_datasets().get(name)
+    if entry is not None and entry.downloads:
+        return f"vizsla datasets fetch {name} --data {data}"
+    if entry is not None and entry.how:
+        return entry.how
+    return f"vizsla datasets prepare {name} FILE... --data {data}"
+
+
+def estimated_bytes(entry: DatasetEntry | None) -> int:
+    """About how much a data set takes on disk; 0 if that is not known."""
+    if entry is None or not entry.documents:
+        return 0
+    return int(entry.documents * ((entry.document_words or 100) * _BYTES_A_WORD + 60))
+
+
+def searched_of(column: Column, data: Path) -> list[Searched]:
+    """What a column is measured on; several if a data set has parts whose mean is published."""
+    if column.questions:
+        return [_questions(column, data)]
+    group = open_datasets(_folder(column.dataset, data))
+    split = group.split(column.split or None)
+    found = []
+    for member in group.members:
+        if not member.has_corpus:
+            raise NotHereError(f"{member.folder} has no documents; {how_to_get(column.dataset, data)}")
+        qrels = member.qrels(split)
+        files = [find_file(member.folder, "queries.jsonl"), member.folder / "qrels" / f"{split}.tsv"]
+        found.append(Searched(member, member.queries_of(qrels), qrels, stamp=stamp_of(files)))
+    return found
+
+
+def _folder(name: str, data: Path) -> Path:
+    if not is_here(name, data):
+        raise NotHereError(f"the data set {name} is not here: {how_to_get(name, data)}")
+    return data / name
+
+
+def _questions(column: Column, data: Path) -> Searched:
+    corpus = BeirDataset.open(_folder(column.corpus, data))
+    entry, split = known_datasets().get(column.questions), column.split or "test"
+    file, texts, answers = _read_split(_folder(column.questions, data), entry, split)
+    if not texts:
+        raise NotHereError(f"{file} has no {split} questions; {how_to_get(column.questions, data)}")
+    regex = entry is not None and entry.answers == "regex"
+    return Searched(corpus, texts, None, answers, regex, (split, *stamp_of([file])))
+
+
+def _read_split(
+    folder: Path, entry: DatasetEntry | None, split: str
+) -> tuple[Path, dict[str, str], dict[str, list[str]]]:
+    """The questions of a split: a prepared data set names the split of each question, a fetched one has a file each."""
+    if any(folder.glob("queries.jsonl*")):
+        file = find_file(folder, "queries.jsonl")
+        of_split = {q for q, told in _splits(file).items() if told in ("", split)}
+        texts, answers = read_questions(file)
+        return file, {q: t for q, t in texts.items() if q in of_split}, answers
+    names = [d.name for d in entry.downloads] if entry else []
+    matching = [folder / n for n in names if f"-{split}." in n and (folder / n).is_file()]
+    matching += sorted(f for f in folder.glob(f"*{split}*") if f.suffix in (".jsonl", ".csv", ".json", ".gz"))
+    if not matching:
+        raise NotHereError(f"{folder} has no {split} questions; {how_to_get(folder.name, folder.parent)}")
+    texts, answers = read_questions(matching[0])
+    return matching[0], texts, answers
+
+
+def _splits(file: Path) -> dict[str, str]:
+    """By question id, the split that a question's metadata name; empty if they name none."""
+    found = {}
+    for _, record in read_json_lines(file):
+        metadata = record.get("metadata") if isinstance(record, dict) else None
+        split = metadata.get("split") if isinstance(metadata, dict) else None
+        found[str(record.get("_id", record.get("id")))] = str(split or "")
+    return found
+
+
+def statistic_stamp(name: str, data: Path) -> tuple[Any, ...]:
+    """Changes when the files that statistics are counted from change."""
+    folder = _folder(name, data)
+    files = [f for pattern in ("corpus.jsonl*", "queries.jsonl*", "qrels/*.tsv") for f in folder.rglob(pattern)]
+    return stamp_of(sorted(files))
+
+
+def count_group(name: str, data: Path) -> tuple[list[DatasetStatistics], str]:
+    """The statistics of all parts of a data set, and the split that published figures are measured on."""
+    group = open_datasets(_folder(name, data))
+    return [count_dataset(member) for member in group.members], group.split(None)
+
+
+def statistic(counted: Sequence[DatasetStatistics], evaluated: str, column: Column) -> float | str:
+    """A statistic as BEIR's table 1 has it, over all parts of a data set."""
+    split = evaluated if column.split == "evaluated" else column.split
+    if column.statistic in ("queries", "pairs", "per_query") and not any(split in c.splits for c in counted):
+        raise NotHereError(f"{counted[0].name} has no split {split} here")
+    queries = sum(c.splits.get(split, 0) for c in counted)
+    documents = sum(c.documents for c in counted)
+    values: dict[str, Any] = {
+        "documents": lambda: documents,
+        "queries": lambda: queries,
+        "pairs": lambda: sum(c.pairs.get(split, 0) for c in counted),
+        "per_query": lambda: sum(c.pairs.get(split, 0) for c in counted) / max(queries, 1),
+        "query_words": lambda: sum(c.query_words for c in counted) / len(counted),
+        "document_words": lambda: sum(c.document_words * c.documents for c in counted) / max(documents, 1),
+        "titles": lambda: "yes" if all(c.with_titles > 0.5 for c in counted) else "no",
+        "relevance": lambda: max((c.relevance for c in counted), key=lambda r: (r != "binary", r)),
+    }
+    if column.statistic not in values:
+        raise InputError(f"{column.statistic} is not a statistic of a data set", file=column.name)
+    return values[column.statistic]()  # type: ignore[no-any-return]
