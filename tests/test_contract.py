@@ -93,6 +93,11 @@ def story(collection: Collection, cannot: dict[str, str]) -> Iterator[tuple[str,
 
     added = collection.add([{"id": "3", "text": "Cats retrieve mice.", "year": 2020}, {"id": "7", "text": "Mice."}])
     yield "replaced", (added.documents, added.replaced)
+    added = collection.add([{"id": "7", "text": "More mice."}, {"id": "8", "text": "Fish."}])
+    yield "added again", (added.documents, added.replaced)
+    yield "deleted again", (collection.delete(["7", "7", "8", "2", "nobody"]), collection.delete(["7", "2"]))
+    added = collection.add([{"id": "7", "text": "No more mice."}, {"id": "2", "text": "A dog."}])
+    yield "added after all", (added.documents, added.replaced)
     collection.rollback()
     yield "rolled back", collection.commit() - first >= 0
     yield "as before", collection.get("3")

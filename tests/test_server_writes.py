@@ -86,6 +86,32 @@ def test_staged_changes_wait_for_the_commit_and_survive_the_server(folder: Path)
         assert client.post("/v1/dogs/commit").data["added"] == 0
 
 
+def test_counts_of_staged_changes_look_at_those_before(folder: Path) -> None:
+    """The newest change that names an id decides; a deletion by filter is held against earlier ones."""
+
+    def add(*ids: str, **fields: Any) -> int:
+        answer = client.add("dogs", [{"id": i, "text": "a dog", **fields} for i in ids], commit="false")
+        return answer.data["replaced"]
+
+    def delete(**what: Any) -> int:
+        return client.send("POST", "/v1/dogs/delete", what, commit="false").data["deleted"]
+
+    with served({"dogs": folder}, write=True) as client:
+        assert add("a", "b", "0", year=2030) == 1
+        assert (add("a"), add("a", "c", year=1995)) == (1, 1)
+        assert (delete(ids=["b", "b", "1", "nobody"]), delete(ids=["b", "1"])) == (2, 0)
+        assert add("b", "1", year=2030) == 0
+        assert delete(filter="year >= 2030 or year = 1992") == 1  # committed ones; b, 0 and 1 when it is applied
+        assert (add("0", "1", "2", "b"), add("3", "a", "c")) == (0, 3)
+        assert client.post("/v1/dogs/rollback").data["discarded"] == 9
+        assert (add("a", "0"), add("a", "1", "2")) == (1, 3)
+        client.post("/v1/dogs/commit")
+        assert add("a", "0", "new") == 2
+        staged = folder.with_name("dogs.index.serve") / "staged"
+        assert client.post("/v1/dogs/commit").data["replaced"] == 2
+        assert [path.name for path in staged.iterdir()] == ["name"]
+
+
 def test_state_is_kept_where_told(folder: Path, tmp_path: Path) -> None:
     with served({"dogs": folder}, write=True, state=str(tmp_path / "state")) as client:
         client.add("dogs", [{"id": "a", "text": "a dog"}], commit="false")

@@ -9,15 +9,18 @@ whose file is still there after a crash is not applied a second time.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from uuid import uuid4
+
+import numpy as np
 
 from vizsla.datasets.files import InputFile, read_json_lines
 from vizsla.errors import VizslaError
@@ -33,6 +36,8 @@ from vizsla.server.hosting import Hosted
 from vizsla.server.settings import Limits, Settings
 
 ADD, DELETE = ".add.jsonl", ".delete.json"
+IDS = ".ids"
+"""The file beside an `ADD` that finds its documents by id: a hash of eight bytes for each id, sorted."""
 _counter = itertools.count()
 
 
@@ -64,20 +69,24 @@ class Staging:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(file.name)
 
-    def keep(self, file: IO[bytes], suffix: str) -> Path:
-        """Keep a complete change until the next commit, even after a crash."""
-        file.flush()
-        os.fsync(file.fileno())
-        target = self.folder / f"{time.time_ns():020d}-{os.getpid()}-{next(_counter)}{suffix}"
-        os.rename(file.name, target)
+    def keep_documents(self, file: IO[bytes], ids: Iterable[str]) -> None:
+        """Keep a complete file of documents with these ids until the next commit, even after a crash."""
+        target = self._target(ADD)
+        with self.incoming() as hashes:
+            hashes.write(np.sort(_hashes(ids)).tobytes())
+            _move(hashes, _ids_file(target))  # before the documents, so that these never lack it
+        _move(file, target)
         sync_folder(self.folder)
-        return target
 
-    def keep_deletion(self, request: dict[str, object]) -> Path:
+    def keep_deletion(self, request: dict[str, object]) -> None:
         """Keep a deletion until the next commit."""
         with self.incoming() as file:
             file.write(json.dumps(request).encode())
-            return self.keep(file, DELETE)
+            _move(file, self._target(DELETE))
+            sync_folder(self.folder)
+
+    def _target(self, suffix: str) -> Path:
+        return self.folder / f"{time.time_ns():020d}-{os.getpid()}-{next(_counter)}{suffix}"
 
     def changes(self) -> list[Path]:
         """The files of all changes that wait, in order."""
@@ -89,6 +98,7 @@ class Staging:
         """Remove changes that are committed or discarded, durably: they do not reappear after a crash."""
         for path in changes:
             path.unlink(missing_ok=True)
+            _ids_file(path).unlink(missing_ok=True)
         if changes:
             sync_folder(self.folder)
 
@@ -104,6 +114,23 @@ class Staging:
                 os.link(file.name, named)
                 sync_folder(self.folder)
         return named.read_text()
+
+
+def _move(file: IO[bytes], target: Path) -> None:
+    """Give a complete file its name."""
+    file.flush()
+    os.fsync(file.fileno())
+    os.rename(file.name, target)
+
+
+def _ids_file(change: Path) -> Path:
+    return change.with_name(change.name.removesuffix(ADD) + IDS)
+
+
+def _hashes(ids: Iterable[str]) -> np.ndarray:
+    encoded = (doc_id.encode(errors="surrogatepass") for doc_id in ids)
+    digests = b"".join(hashlib.blake2b(doc_id, digest_size=8).digest() for doc_id in encoded)
+    return np.frombuffer(digests, np.uint64)
 
 
 def cannot_write(error: OSError) -> RequestError:
@@ -133,13 +160,13 @@ def documents_in(file: Path, limits: Limits) -> Iterator[Document]:
         yield Document.from_record(record, Origin(BODY, line))
 
 
-def check_documents(file: Path, hosted: Hosted, limits: Limits) -> dict[str, Any]:
-    """Refuse documents that could not be added.
+def stage_documents(file: IO[bytes], hosted: Hosted, staging: Staging, limits: Limits) -> dict[str, Any]:
+    """Keep documents until the next commit; those that could not be added are refused.
 
-    Gives how many there are, how many of them replace committed ones, and the ids of those without any text.
+    Gives how many there are, how many of them replace others, and the ids of those without any text.
     """
-    model, count, seen, empty = hosted.index.model, 0, set(), []
-    for document in documents_in(file, limits):
+    model, seen, empty = hosted.index.model, set[str](), []
+    for document in documents_in(Path(file.name), limits):
         content = document.with_fields(model.fields).content
         problem = model.problem(content)
         place = f"{BODY}:{document.origin.line}" if document.origin else BODY
@@ -150,10 +177,11 @@ def check_documents(file: Path, hosted: Hosted, limits: Limits) -> dict[str, Any
                 f"{place}: the id {document.id[:200]!r} appears a second time; every document needs its own"
             )
         seen.add(document.id)
-        count += 1
         if not any(_has_something(content.get(name)) for name in model.fields):
             empty.append(document.id)
-    return {"staged": count, "replaced": len(hosted.index.get_many(seen)), "empty": empty}
+    replaced = existing(hosted, staging, seen, limits)
+    staging.keep_documents(file, seen)
+    return {"staged": len(seen), "replaced": len(replaced), "empty": empty}
 
 
 def _has_something(value: Any) -> bool:
@@ -217,6 +245,43 @@ def _add(writer: AnyWriter, file: Path, limits: Limits, totals: dict[str, Any]) 
     totals["empty"] += [document.id for document in added.empty]
 
 
+def existing(hosted: Hosted, staging: Staging, ids: Collection[str], limits: Limits) -> set[str]:
+    """Those ids that have a document once all staged changes are applied.
+
+    The newest change that names an id decides, and what no change names is looked up in the index. A staged deletion by
+    filter is held against the few documents that it could delete.
+    """
+    undecided, found, filters = set(ids), set[str](), list[Filter]()
+
+    def survives(document: Document) -> bool:
+        return not any(condition.accepts(document.content) for condition in filters)
+
+    for change in reversed(staging.changes()):
+        if not undecided:
+            return found
+        with contextlib.suppress(FileNotFoundError):  # committed in the meantime, so the index has it
+            if change.name.endswith(DELETE):
+                deletion = parse_json(change.read_bytes())
+                undecided.difference_update(deletion.get("ids", ()))
+                filters += [Filter.parse(deletion["filter"])] if "filter" in deletion else []
+            elif here := _with_hash_in(_ids_file(change), undecided):
+                undecided -= here
+                if filters:
+                    here = {d.id for d in documents_in(change, limits) if d.id in here and survives(d)}
+                found |= here
+    return found.union(d.id for d in hosted.index.get_many(undecided).values() if survives(d))
+
+
+def _with_hash_in(file: Path, ids: set[str]) -> set[str]:
+    """The ids whose hash is in a file of hashes."""
+    hashes, wanted = np.fromfile(file, np.uint64), list(ids)
+    if not len(hashes):
+        return set()
+    own = _hashes(wanted)
+    places = np.minimum(np.searchsorted(hashes, own), len(hashes) - 1)
+    return {wanted[i] for i in np.flatnonzero(hashes[places] == own).tolist()}
+
+
 def _delete(
     writer: AnyWriter,
     hosted: Hosted,
@@ -232,12 +297,18 @@ def _delete(
     totals["deleted"] += writer.delete(ids) if ids else 0
 
 
-def check_deletion(hosted: Hosted, ids: list[str | int] | None, condition: Any) -> tuple[dict[str, Any], int]:
-    """What a request deletes, as it is staged, and how many committed documents that are; either ids or a filter."""
+def check_deletion(
+    hosted: Hosted, staging: Staging, limits: Limits, ids: list[str | int] | None, condition: Any
+) -> tuple[dict[str, Any], int]:
+    """What a request deletes, by ids or by a filter, as it is staged, and how many documents that are.
+
+    Ids are looked up among staged and committed documents, a filter looks at committed ones.
+    """
     if (ids is None) == (condition is None):
         raise RequestError("give either ids or a filter of the documents to delete")
     if ids is not None:
-        return {"ids": [str(i) for i in ids]}, len(hosted.index.get_many(ids))
+        wanted = [str(i) for i in ids]
+        return {"ids": wanted}, len(existing(hosted, staging, wanted, limits))
     parsed = Filter.of(condition)
     if parsed is None:
         raise RequestError("the filter is empty, so it would delete all documents")

@@ -84,15 +84,18 @@ class Compaction:
 
     def run(self, *, whole: bool) -> None:
         """Merge segments where it pays, or all of them if `whole`, and update the other segments that have changed."""
-        for start, end in self._groups(whole):
-            self._merge(start, end)
-        for entry in self._entries:
-            if len(entry.deleted):
-                self._update(entry)
-            if self._has_vectors:
-                self._build_ann_indexes(entry)
-                self._build_token_indexes(entry, whole)
-            self._build_sequences(entry)
+        try:
+            for start, end in self._groups(whole):
+                self._merge(start, end)
+            for entry in self._entries:
+                if len(entry.deleted):
+                    self._update(entry)
+                if self._has_vectors:
+                    self._build_ann_indexes(entry)
+                    self._build_token_indexes(entry, whole)
+                self._build_sequences(entry)
+        except (DamagedSegmentError, DamagedTextsError):
+            raise database.damaged_segment(self._path) from None
         self._opened.keep(entry.name for entry in self._entries)
 
     def _groups(self, whole: bool) -> list[tuple[int, int]]:
@@ -154,13 +157,10 @@ class Compaction:
         new: list[SegmentState] = []
         if any(e.living for e in old):
             name, store = secrets.token_hex(6), self._vector_index.store
-            try:
-                merge = Merge.plan([e.segment for e in old], [e.alive for e in old])
-                ids = StoredIds.of(StoredTexts.concatenated([e.living_ids() for e in old]))
-                dated = segment_files.DatedIds(self._generation, ids)
-                written = segment_files.write_merged(self._path, name, merge, dated, self._chunk, store)
-            except (DamagedSegmentError, DamagedTextsError):
-                raise CollectionError(f"{self._path}: a segment is damaged; 'vizsla verify' says which") from None
+            merge = Merge.plan([e.segment for e in old], [e.alive for e in old])
+            ids = StoredIds.of(StoredTexts.concatenated([e.living_ids() for e in old]))
+            dated = segment_files.DatedIds(self._generation, ids)
+            written = segment_files.write_merged(self._path, name, merge, dated, self._chunk, store)
             statistics = database.count_statistics(self._model.namespaces, merge.sizes, None)
             count = len(merge.numbers)
             database.insert_segment(self._db, name, self._generation, count, statistics, written)
@@ -186,10 +186,7 @@ class Compaction:
         """Write which documents of a segment are alive, and in how many of them its terms occur."""
         assert entry.alive is not None
         before = entry.living_files.files.get(living.FREQUENCIES)
-        try:
-            frequencies = live_frequencies_without(entry.segment, before, entry.gone)
-        except DamagedSegmentError:
-            raise CollectionError(f"{self._path}: segment {entry.name} is damaged; run 'vizsla verify'") from None
+        frequencies = live_frequencies_without(entry.segment, before, entry.gone)
         with segment_files.writing_files(self._path, entry.name) as folder:
             written = living.write_living(folder, self._generation, entry.alive, frequencies.astype(np.uint32))
         entry.files = {**entry.files, **written}
@@ -218,10 +215,7 @@ class Compaction:
         for space, rows in entry.segment.tokens.items():
             if rows.lists is not None and not self._token_indexes.keeps(rows):
                 files = vector_files.without_token_index(files, space, vectors=False)
-            try:
-                built = self._token_indexes.built(space, rows, segments, whole=whole)
-            except DamagedSegmentError:
-                raise CollectionError(f"{self._path}: segment {entry.name} is damaged; run 'vizsla verify'") from None
+            built = self._token_indexes.built(space, rows, segments, whole=whole)
             if built is not None:
                 coded = isinstance(built.vectors, ResidualRows)
                 files = vector_files.without_token_index(files, space, vectors=coded)

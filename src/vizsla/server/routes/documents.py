@@ -14,7 +14,7 @@ from vizsla.server.hosting import Hosted
 from vizsla.server.routes import InIndex, InService, answer
 from vizsla.server.schemas import DeleteBody, WriteAnswer, documented
 from vizsla.server.service import Service
-from vizsla.server.writes import ADD, cannot_write
+from vizsla.server.writes import cannot_write
 
 
 async def may_write(request: Request, service: InService) -> None:
@@ -38,11 +38,9 @@ async def add(request: Request, service: InService, hosted: InIndex, commit: boo
     staging, limits = service.staging(hosted), service.settings.limits
     with staging.incoming() as file:
         await _receive(request, service, file)
-        path = Path(file.name)
         if commit:
-            return answer(await service.write(writes.commit, hosted, staging, limits, path))
-        counts = await service.read(writes.check_documents, path, hosted, limits)
-        await service.read(staging.keep, file, ADD)
+            return answer(await service.write(writes.commit, hosted, staging, limits, Path(file.name)))
+        counts = await service.read(writes.stage_documents, file, hosted, staging, limits)
     return answer({"index": hosted.name, **counts, "generation": hosted.generation, "committed": False})
 
 
@@ -70,7 +68,7 @@ async def delete_one(docid: str, service: InService, hosted: InIndex, commit: bo
 
 async def _delete(service: Service, hosted: Hosted, body: DeleteBody, commit: bool) -> Response:
     staging, limits = service.staging(hosted), service.settings.limits
-    deletion, count = await service.read(writes.check_deletion, hosted, body.ids, body.filter)
+    deletion, count = await service.read(writes.check_deletion, hosted, staging, limits, body.ids, body.filter)
     if commit:
         return answer(await service.write(writes.commit, hosted, staging, limits, None, deletion))
     await service.read(staging.keep_deletion, deletion)
