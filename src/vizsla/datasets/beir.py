@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from vizsla.datasets.files import COMPRESSIONS, find_file, read_json_lines
 from vizsla.datasets.irds import beir_folder
-from vizsla.datasets.questions import read_answers, read_queries
+from vizsla.datasets.questions import Questions, read_answers, read_queries, read_questions
 from vizsla.errors import InputError
 from vizsla.runs import Qrels
 from vizsla.runs.documents import Document, Origin, document_id
@@ -85,6 +85,15 @@ class BeirDataset:
     def answers(self) -> dict[str, list[str]]:
         """The answers (`metadata.answers`) by query id, for the questions that have answers."""
         return read_answers(find_file(self.folder, "queries.jsonl"))
+
+    def questions(self, split: str) -> Questions:
+        """The questions with answers of a split: those it judges, or without judgements those that name the split."""
+        path = find_file(self.folder, "queries.jsonl")
+        if split not in self.splits:
+            return read_questions(path, split)
+        judged = self.qrels(split).judgements
+        texts, answers, relations = read_questions(path)
+        return Questions({q: text for q, text in texts.items() if q in judged}, answers, relations)
 
     def hard_negatives(self, split: str = "train") -> dict[str, TrainingDocuments]:
         """The positives and hard negatives of a split by query id, from `train_hard_negatives.jsonl` for `train`.
