@@ -13,12 +13,13 @@ from vizsla.cli import console, options
 from vizsla.cli.compare import remark_facts
 from vizsla.cli.models import split_models
 from vizsla.cli.options import SearchChoices, open_retriever, searched_with
-from vizsla.errors import VizslaError
+from vizsla.errors import InputError, VizslaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vizsla.datasets import BeirDataset
+    from vizsla.evaluation import QuestionSet
     from vizsla.runs import Measure, Retriever, Run
 
 DEFAULT_MEASURES = "nDCG@10 R@100"
@@ -55,18 +56,22 @@ def evaluate(
     As in: vizsla eval scifact --model bm25
 
     On a data set, which has a name or is your own folder with corpus.jsonl, queries.jsonl and qrels/test.tsv: nDCG,
-    recall and other measures, as Anserini computes them. On files of questions with answers (.jsonl, or DPR's .csv):
-    answer accuracy, the share of questions with an answer in the top k, as DPR computes it; this needs --index, which
-    has the texts.
+    recall and other measures, as Anserini computes them. On questions with answers (openqa-nq, a .jsonl, or DPR's
+    .csv): answer accuracy, the share of questions with an answer in the top k, as DPR computes it; this needs --index,
+    which has the texts. --measures Acc@20 measures that on a data set with answers and judgements, too.
     """
     if run is not None and (combine or search_params):
         raise VizslaError("--combine and --search-params are for searching; --run evaluates an existing run")
     search_options: SearchChoices = {"combine": combine, "search_params": search_params}
-    if all(map(is_question_file, sets)):
-        if output is not None or split is not None:
-            raise VizslaError("--output and --split are for data sets, not for questions with answers")
-        files = [Path(file) for file in sets]
-        evaluate_answers(index, files, models or [], run, measures, regex, limit, search_options, as_json)
+    answered = all(map(is_question_file, sets)) or _wants_answers(sets, measures, data)
+    if answered:
+        if output is not None or (split is not None and any(map(is_question_file, sets))):
+            raise VizslaError("--output and --split are for data sets, not for files of questions with answers")
+        location, cutoffs = _checked_location(index, models, run, limit), _answer_cutoffs(measures)
+        from vizsla.evaluation import QuestionSet
+
+        opened = [QuestionSet.with_answers(source, data, split) for source in sets]
+        evaluate_answers(location, opened, models or [], run, cutoffs, regex, limit, search_options, as_json)
         return
     if len(sets) > 1:
         raise VizslaError("give one data set; 'vizsla compare' evaluates on several")
@@ -259,53 +264,83 @@ def split_measures(text: str) -> tuple[list[Measure], list[int]]:
     return parse_measures(others) if others else [], sorted(cutoffs)
 
 
+def _wants_answers(sets: list[str], measures: str | None, data: Path | None) -> bool:
+    """Whether data sets are measured by answers: by measures such as Acc@20, or since they have no judgements."""
+    if any(map(is_question_file, sets)):
+        return False
+    if measures is not None:
+        others, cutoffs = split_measures(measures)
+        return bool(cutoffs) and not others
+    from vizsla.datasets import open_datasets
+
+    try:
+        groups = [open_datasets(name, data) for name in sets]
+    except InputError:
+        return False  # what follows raises the error
+    return all(len(group.members) == 1 and not group.members[0].splits for group in groups)
+
+
+def _checked_location(location: str | None, models: list[str] | None, run: Path | None, limit: int | None) -> str:
+    """The index that answers are looked for in; options that do not fit are refused."""
+    if location is None:
+        raise VizslaError("answers are searched for in the texts of an index; name it with --index INDEX")
+    if limit is not None and limit < 1:
+        raise VizslaError(f"--limit, the number of questions, must be 1 or more, not {limit}")
+    if run is not None and models:
+        raise VizslaError("give --run or --model, not both")
+    return location
+
+
+def _answer_cutoffs(measures: str | None) -> list[int]:
+    judged, cutoffs = split_measures(measures or DEFAULT_ACCURACY)
+    if judged:
+        raise VizslaError(f"{judged[0]} needs judgements; questions with answers are measured by Acc@k, as in Acc@20")
+    return cutoffs
+
+
 def evaluate_answers(
-    location: str | None, files: Sequence[Path], models: list[str], run: Path | None, measures: str | None,
+    location: str, sets: Sequence[QuestionSet], models: list[str], run: Path | None, cutoffs: list[int],
     regex: bool, limit: int | None, search_options: SearchChoices, as_json: bool,
 ) -> None:  # fmt: skip
-    """Print the share of questions with an answer in the top k, for each file and model.
+    """Print the share of questions with an answer in the top k, for each set of questions and model.
 
     `search_options`: how the index is searched, as `searched_with` takes it.
     """
     from vizsla.runs import Run
 
-    if location is None:
-        raise VizslaError("answers are searched for in the texts of an index; name it with --index INDEX")
-    if limit is not None and limit < 1:
-        raise VizslaError(f"--limit, the number of questions, must be 1 or more, not {limit}")
-    judged, cutoffs = split_measures(measures or DEFAULT_ACCURACY)
-    if judged:
-        raise VizslaError(f"{judged[0]} needs judgements; questions with answers are measured by Acc@k, as in Acc@20")
-    if run is not None and models:
-        raise VizslaError("give --run or --model, not both")
     given = Run.read(run) if run else None
     results: list[dict[str, Any]] = []
     with open_retriever(location) as opened:
         systems = {name: searched_with(opened, model=name, **search_options) for name in split_models(models)}
         if not systems:
             systems = {run.name if run else opened.name: searched_with(opened, **search_options)}
-        for file in files:
-            results += _evaluate_file(file, systems, given, cutoffs, regex=regex, limit=limit)
+        for questions in sets:
+            results += _evaluate_questions(questions.first(limit), systems, given, cutoffs, regex=regex)
     if as_json:
         console.print_json({"index": str(location), "results": results})
     else:
         _show_accuracy(results, cutoffs, with_models=bool(models))
 
 
-def _evaluate_file(
-    file: Path, systems: dict[str, Retriever], run: Run | None, cutoffs: list[int], *,
-    regex: bool, limit: int | None,
-) -> list[dict[str, Any]]:  # fmt: skip
-    from vizsla.datasets import read_questions
-    from vizsla.evaluation import answer_accuracy
+def _evaluate_questions(
+    questions: QuestionSet, systems: dict[str, Retriever], run: Run | None, cutoffs: list[int], *, regex: bool
+) -> list[dict[str, Any]]:
+    from vizsla.evaluation import accuracy, answer_ranks, mean_accuracy
 
-    texts, answers = read_questions(file)
-    questions = dict(list(texts.items())[:limit])
+    regex = regex or questions.regex
     results = []
     for name, retriever in systems.items():
-        with console.progress(f"Matching {file.name}", len(questions), "questions") as advance:
-            figures = answer_accuracy(retriever, questions, answers, cutoffs, run=run, regex=regex, progress=advance)
-        results.append({"file": file.name, "model": name, "questions": len(questions), "accuracy": figures})
+        with console.progress(f"Matching {questions.name}", len(questions.texts), "questions") as advance:
+            ranks = answer_ranks(
+                retriever, questions.texts, questions.answers, max(cutoffs), run=run, regex=regex, progress=advance
+            )
+        result: dict[str, Any] = {"file": questions.name, "model": name, "questions": len(questions.texts)}
+        result["accuracy"] = {f"Acc@{k}": value for k, value in accuracy(ranks, cutoffs).items()}
+        relations = {questions.relations[q] for q in ranks if q in questions.relations}
+        if relations:
+            means = mean_accuracy(ranks, questions.relations, cutoffs)
+            result |= {"relations": len(relations), "macro": {f"Acc@{k}": value for k, value in means.items()}}
+        results.append(result)
     return results
 
 
@@ -313,7 +348,10 @@ def _show_accuracy(results: list[dict[str, Any]], cutoffs: list[int], *, with_mo
     names = [f"Acc@{k}" for k in cutoffs]
     rows = []
     for r in results:
-        figures = (f"{r['accuracy'][name]:.4f}" for name in names)
-        rows.append((r["file"], *([r["model"]] if with_models else []), f"{r['questions']:,}", *figures))
+        model = [r["model"]] if with_models else []
+        rows.append((r["file"], *model, f"{r['questions']:,}", *(f"{r['accuracy'][name]:.4f}" for name in names)))
+        if "macro" in r:
+            title = f"{r['file']}, mean of {console.count(r['relations'], 'relation')}"
+            rows.append((title, *model, "", *(f"{r['macro'][name]:.4f}" for name in names)))
     columns = ("questions", *(["model"] if with_models else []), "count", *names)
     console.show_table(columns, rows, right=("count", *names))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from vizsla.datasets.files import COMPRESSIONS, find_file, read_json_lines
 from vizsla.datasets.irds import beir_folder
-from vizsla.datasets.questions import read_answers, read_queries
+from vizsla.datasets.questions import Questions, read_answers, read_queries, read_questions
 from vizsla.errors import InputError
 from vizsla.runs import Qrels
 from vizsla.runs.documents import Document, Origin, document_id
@@ -86,17 +86,22 @@ class BeirDataset:
         """The answers (`metadata.answers`) by query id, for the questions that have answers."""
         return read_answers(find_file(self.folder, "queries.jsonl"))
 
+    def questions(self, split: str) -> Questions:
+        """The questions with answers of a split: those it judges, or without judgements those that name the split."""
+        path = find_file(self.folder, "queries.jsonl")
+        if split not in self.splits:
+            return read_questions(path, split)
+        judged = self.qrels(split).judgements
+        texts, answers, relations = read_questions(path)
+        return Questions({q: text for q, text in texts.items() if q in judged}, answers, relations)
+
     def hard_negatives(self, split: str = "train") -> dict[str, TrainingDocuments]:
         """The positives and hard negatives of a split by query id, from `train_hard_negatives.jsonl` for `train`.
 
         A line is `{"query-id": ..., "pos": [document ids], "neg": [document ids]}`; `neg` may be left out. Without
         the file the result is empty.
         """
-        try:
-            path = find_file(self.folder, f"{split}_hard_negatives.jsonl")
-        except InputError:
-            return {}
-        return _read_hard_negatives(path)
+        return dict(read_hard_negatives(self.folder, split))
 
     @property
     def has_corpus(self) -> bool:
@@ -117,8 +122,13 @@ class BeirDataset:
         return Qrels.read(path)
 
 
-def _read_hard_negatives(path: Path) -> dict[str, TrainingDocuments]:
-    by_query: dict[str, TrainingDocuments] = {}
+def read_hard_negatives(folder: Path, split: str = "train") -> Iterator[tuple[str, TrainingDocuments]]:
+    """The queries of a split with their documents, line by line; see `BeirDataset.hard_negatives`."""
+    try:
+        path = find_file(folder, f"{split}_hard_negatives.jsonl")
+    except InputError:
+        return
+    met: set[str] = set()
     for line, record in read_json_lines(path):
         entry = record if isinstance(record, dict) else {}
         query, positives, negatives = (entry.get(name) for name in ("query-id", "pos", "neg"))
@@ -126,11 +136,11 @@ def _read_hard_negatives(path: Path) -> dict[str, TrainingDocuments]:
             raise InputError("expected a query-id, a list 'pos' and a list 'neg'", file=str(path), line=line)
         origin = Origin(str(path), line)
         query_id = document_id(query, origin)
-        if query_id in by_query:
+        if query_id in met:
             raise InputError(f"the query id {query_id!r} appears a second time", file=str(path), line=line)
+        met.add(query_id)
         negative_ids = None if negatives is None else tuple(document_id(d, origin) for d in negatives)
-        by_query[query_id] = TrainingDocuments(tuple(document_id(d, origin) for d in positives), negative_ids)
-    return by_query
+        yield query_id, TrainingDocuments(tuple(document_id(d, origin) for d in positives), negative_ids)
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,9 @@ class PublishedFile:
     records: int | None = None
     """The published number of lines, without a header, or of records; None if it is not known."""
     checksums: tuple[str, ...] = ()
-    """Published checksums of it, compressed or not, as `md5:...` or `sha256:...`; one of them must agree."""
+    """Published checksums of the file at its source, as `md5:...` or `sha256:...`; one of them must agree.
+
+    They are compared if the file is compressed as it is there."""
     required: bool = True
     fetched: bool = True
     """Whether it is downloaded if no files are given; not so one of several that exclude each other."""
@@ -388,7 +390,9 @@ def prepare(
             raise InputError("nothing was found in these files: no document and no query", file=given[0].file.name)
         for one, source in zip(given, sources, strict=True):
             source["records"] = one.records
-        differences = [*_file_differences(given, sources), *_result_differences(wanted, writer)]
+        differences = [*_file_differences(given, sources)]
+        differences += [] if differences else _count_differences(name, writer)
+        differences += _result_differences(wanted.results, folder)
         checked = bool(wanted.results) or all(one.published.records or one.published.checksums for one in given)
         prepared = Prepared(
             name, target, writer.documents, writer.queries, writer.judgements, sources, differences, writer.remarks,
@@ -551,22 +555,29 @@ def _file_differences(given: Sequence[GivenFile], sources: Sequence[Mapping[str,
             name = of_it[0][0].name if len(of_it) == 1 else f"{len(of_it)} files {published.name}"
             yield f"{name}: {total:,} records, and {published.records:,} are published"
         for one, source in of_it:
+            if Path(published.source).suffix not in (one.file.path.suffix, ""):
+                continue  # it was unpacked, or compressed in another way
             agree = {f"{kind}:{source[kind]}" for kind in _kinds(published)}.intersection(published.checksums)
             if published.checksums and not agree:
                 yield f"the checksum of {one.name} is none of those published ({', '.join(published.checksums)})"
 
 
-def _result_differences(wanted: Preparation, writer: DatasetWriter) -> Iterator[str]:
-    entry = known_datasets().get(wanted.name)
-    if entry is not None and entry.documents and writer.documents and entry.documents != writer.documents:
+def _count_differences(name: str, writer: DatasetWriter) -> Iterator[str]:
+    entry = known_datasets().get(name)
+    if entry is None:
+        return
+    if entry.documents and writer.documents and entry.documents != writer.documents:
         yield f"there are {writer.documents:,} documents, and {entry.documents:,} are published"
     for split, count in writer.split_queries.items():
-        published = entry.splits.get(split) if entry is not None else None
+        published = entry.splits.get(split)
         if published and published != count:
             yield f"there are {count:,} queries of {split}, and {published:,} are published"
-    for name, expected in wanted.results.items():
+
+
+def _result_differences(results: Mapping[str, str], folder: Path) -> Iterator[str]:
+    for name, expected in results.items():
         digest = hashlib.sha256()
-        with find_file(writer.folder, name).open("rb") as stream:
+        with find_file(folder, name).open("rb") as stream:
             while chunk := stream.read(_CHUNK):
                 digest.update(chunk)
         if digest.hexdigest() != expected:

@@ -22,6 +22,8 @@ class Questions(NamedTuple):
 
     texts: dict[str, str]
     answers: dict[str, list[str]]
+    relations: dict[str, str]
+    """What a question asks for, such as P19, a place of birth, where the file says so (`metadata.relation`)."""
 
 
 class _Row(NamedTuple):
@@ -29,14 +31,16 @@ class _Row(NamedTuple):
     id: str
     text: str
     answers: list[str] | None = None
+    relation: str | None = None
+    split: str | None = None
 
 
 def read_queries(path: str | Path) -> dict[str, str]:
     """Queries by id from a file, or those of `irds:NAME`.
 
     A file has JSON lines ({_id, text}), tab-separated lines (id, text), or questions with answers in DPR's format
-    (question, list of answers) or EntityQuestions' JSON. Queries without ids are identified by the name of the file and
-    a number.
+    (question, list of answers), EntityQuestions' JSON or PAQ's JSON lines. Queries without ids are identified by the
+    name of the file and a number.
     """
     return _read(path).texts
 
@@ -46,23 +50,28 @@ def read_answers(path: str | Path) -> dict[str, list[str]]:
     return _read(path).answers
 
 
-def read_questions(path: str | Path) -> Questions:
-    """The questions of a file that have answers; a file without any is refused."""
-    texts, answers = _read(path)
+def read_questions(path: str | Path, split: str | None = None) -> Questions:
+    """The questions of a file that have answers, or those of a split (`metadata.split`); none is an error."""
+    texts, answers, relations = _read(path, split)
     if not answers:
-        raise InputError("this file has no questions with answers", file=str(path))
-    return Questions({q: text for q, text in texts.items() if q in answers}, answers)
+        of_split = f" of the split {split!r}" if split is not None else ""
+        raise InputError(f"this file has no questions with answers{of_split}", file=str(path))
+    return Questions({q: text for q, text in texts.items() if q in answers}, answers, relations)
 
 
-def _read(path: str | Path) -> Questions:
+def _read(path: str | Path, split: str | None = None) -> Questions:
     file = find_file(beir_folder(path), "queries.jsonl") if str(path).startswith(SCHEME) else Path(path)
-    found = Questions({}, {})
-    for line, question, text, answers in _rows(file):
-        if question in found.texts:
-            raise InputError(f"the query id {question!r} appears a second time", file=str(file), line=line)
-        found.texts[question] = text
-        if answers is not None:
-            found.answers[question] = answers
+    found = Questions({}, {}, {})
+    for row in _rows(file):
+        if row.id in found.texts:
+            raise InputError(f"the query id {row.id!r} appears a second time", file=str(file), line=row.line)
+        if split is not None and row.split != split:
+            continue
+        found.texts[row.id] = row.text
+        if row.answers is not None:
+            found.answers[row.id] = row.answers
+        if row.relation is not None:
+            found.relations[row.id] = row.relation
     return found
 
 
@@ -83,13 +92,15 @@ def _json_rows(file: Path) -> Iterator[_Row]:
             record = {"_id": f"{file.name}-{number}", "text": record["question"], **record}
         query = Document.from_record(record, Origin(str(file), line))
         text, metadata = query.get("text"), query.get("metadata")
+        facts = metadata if isinstance(metadata, dict) else {}
         if not isinstance(text, str):
             raise InputError(f"the query {query.id!r} has no text; expected a field 'text'", file=str(file), line=line)
-        answers = query.get("answers") or (metadata.get("answers") if isinstance(metadata, dict) else None)
+        answers = query.get("answers") or facts.get("answers") or query.get("answer")  # the last is PAQ's name
         answers = parse_answers(answers) if isinstance(answers, str) else answers
         if answers is not None and not _are_answers(answers):
             raise InputError(f"the answers of {query.id!r} are not a list of texts", file=str(file), line=line)
-        yield _Row(line, query.id, text, None if answers is None else [str(answer) for answer in answers])
+        stated = (value if isinstance(value, str) else None for value in (facts.get("relation"), facts.get("split")))
+        yield _Row(line, query.id, text, None if answers is None else [str(answer) for answer in answers], *stated)
 
 
 def _are_answers(value: Any) -> bool:

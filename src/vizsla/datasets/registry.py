@@ -171,7 +171,7 @@ def _not_found(name: str, root: Path) -> InputError:
         message = f"this folder does not exist, nor does a data set of this name in {root}; {hint}"
         return InputError(message, file=name)
     entry = known_datasets()[name]
-    advice = f"'vizsla datasets show {name}' says where to get it"
+    advice = entry.how or f"'vizsla datasets show {name}' says where to get it"
     if entry.downloads:
         advice = f"fetch it with 'vizsla datasets fetch {name}'"
     return InputError(f"the data set is not on this machine (searched in {root}); {advice}", file=name)

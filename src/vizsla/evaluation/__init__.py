@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from vizsla.evaluation.agreement import consistency_curve, consistency_factor, overlap, rank_biased_overlap, rbo
-from vizsla.evaluation.answers import accuracy, answer_accuracy, answer_qrels, answer_rank, answer_ranks, has_answer
+from vizsla.evaluation.answers import (
+    accuracy,
+    answer_accuracy,
+    answer_qrels,
+    answer_rank,
+    answer_ranks,
+    has_answer,
+    mean_accuracy,
+)
 from vizsla.evaluation.figures import ANSWER_CONVENTION, CONVENTIONS, Convention, Evaluation, evaluate
 from vizsla.evaluation.interleaving import (
     Consistency,
@@ -77,6 +85,7 @@ __all__ = [
     "fit_to_dataset",
     "has_answer",
     "interleave_all",
+    "mean_accuracy",
     "overlap",
     "rank_biased_overlap",
     "rbo",

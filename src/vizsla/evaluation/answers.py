@@ -112,6 +112,23 @@ def accuracy(ranks: Mapping[str, int | None], depths: Sequence[int]) -> dict[int
     return {k: float((reached <= k).mean()) if len(reached) else 0.0 for k in depths}
 
 
+def mean_accuracy(
+    ranks: Mapping[str, int | None], relations: Mapping[str, str], depths: Sequence[int]
+) -> dict[int, float]:
+    """The macro mean of EntityQuestions: accuracy of the questions of each relation, averaged over relations.
+
+    >>> ranks, relations = {"a": 1, "b": 1, "c": 1, "d": None}, {"a": "P17", "b": "P17", "c": "P17", "d": "P19"}
+    >>> mean_accuracy(ranks, relations, [20]), accuracy(ranks, [20])
+    ({20: 0.5}, {20: 0.75})
+    """
+    groups: dict[str, dict[str, int | None]] = {}
+    for question, rank in ranks.items():
+        if question in relations:
+            groups.setdefault(relations[question], {})[question] = rank
+    by_relation = [accuracy(group, depths) for group in groups.values()]
+    return {k: float(np.mean([one[k] for one in by_relation])) if by_relation else 0.0 for k in depths}
+
+
 _BATCH = 256  # questions that are searched in one call
 
 

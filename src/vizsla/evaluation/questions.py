@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
-from vizsla.datasets import open_datasets, read_answers, read_queries
+from vizsla.datasets import open_datasets, read_answers, read_queries, read_questions
 from vizsla.errors import InputError, VizslaError
 from vizsla.evaluation.answers import answer_ranks
 from vizsla.evaluation.figures import evaluate
@@ -42,21 +42,40 @@ class QuestionSet:
     texts: Mapping[str, str]
     answers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     qrels: Qrels | None = None
+    relations: Mapping[str, str] = field(default_factory=dict)
+    """What each question asks for, where its file says so, as EntityQuestions does."""
+    regex: bool = False
+    """Answers are regular expressions."""
 
     @classmethod
     def open(cls, source: str, data: Path | None = None, split: str | None = None) -> QuestionSet:
-        """The questions in a file, or the queries of a data set's split, by its folder or name."""
-        path = Path(source)
-        if path.is_file():
+        """The questions in a file, or the queries of a data set's split, by its folder or name.
+
+        A data set without judgements has questions with answers.
+        """
+        if (path := _file(source)) is not None:
             return cls(path.name.partition(".")[0], read_queries(path), read_answers(path))
-        if path.suffix in (".jsonl", ".tsv", ".csv", ".json"):
-            raise InputError("this file does not exist", file=source)
         group = open_datasets(source, data)
         if len(group.members) > 1:
             raise VizslaError(f"{group.name} is {len(group.members)} collections; name one of them")
         member = group.members[0]
+        if not member.splits:
+            return cls.with_answers(source, data, split)
         qrels = member.qrels(group.split(split))
         return cls(member.name, member.queries_of(qrels), {}, qrels)
+
+    @classmethod
+    def with_answers(cls, source: str, data: Path | None = None, split: str | None = None) -> QuestionSet:
+        """The questions with answers in a file, or of a data set's split, without judgements."""
+        if (path := _file(source)) is not None:
+            texts, answers, relations = read_questions(path)
+            return cls(path.name, texts, answers, None, relations)
+        group = open_datasets(source, data)
+        if len(group.members) > 1:
+            raise VizslaError(f"{group.name} is {len(group.members)} collections; name one of them")
+        texts, answers, relations = group.members[0].questions(group.split(split))
+        regex = group.entry is not None and group.entry.answers == "regex"
+        return cls(group.name, texts, answers, None, relations, regex)
 
     def first(self, count: int | None) -> QuestionSet:
         """The first `count` questions; all if it is None."""
@@ -83,7 +102,8 @@ class QuestionSet:
         questions = {q: text for q, text in wordings.items() if q in self.answers}
         if not questions:
             raise VizslaError(f"{self.name} has neither judgements nor answers, so results cannot be evaluated")
-        ranks = answer_ranks(retriever, questions, self.answers, max(wanted.depths), regex=wanted.regex)
+        regex = wanted.regex or self.regex
+        ranks = answer_ranks(retriever, questions, self.answers, max(wanted.depths), regex=regex)
         return {
             f"Acc@{k}": {q: float(rank is not None and rank <= k) for q, rank in ranks.items()} for k in wanted.depths
         }
@@ -95,3 +115,11 @@ class QuestionSet:
             raise VizslaError(
                 f"none of the documents judged in {self.name} is in the index; is it an index of other documents?"
             )
+
+
+def _file(source: str) -> Path | None:
+    """The file of questions at a path; None for a data set."""
+    path = Path(source)
+    if not path.is_file() and path.suffix in (".jsonl", ".tsv", ".csv", ".json"):
+        raise InputError("this file does not exist", file=source)
+    return path if path.is_file() else None

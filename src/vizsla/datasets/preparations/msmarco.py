@@ -24,7 +24,7 @@ NEGATIVES = 50
 COLLECTION = PublishedFile("collection.tsv", _ALL, 8_841_823)
 TRAIN_QUERIES = PublishedFile("queries.train.tsv", _ALL, 808_731)
 DEV_QUERIES = PublishedFile("queries.dev.small.tsv", _ALL, 6_980)
-TRAIN = PublishedFile("qrels.train.tsv", _ALL, 532_761, ("md5:733fb9fe12d93e497f7289409316eccf",))
+TRAIN = PublishedFile("qrels.train.tsv", _ALL, 532_761)
 DEV = PublishedFile("qrels.dev.small.tsv", _ALL, 7_437)
 TEST_QUERIES = PublishedFile(
     "msmarco-test2019-queries.tsv", _ADDRESS + "msmarco-test2019-queries.tsv.gz", 200,
@@ -165,7 +165,8 @@ def _triples(file: GivenFile, scratch: Path) -> Iterator[tuple[str, list[str]]]:
         for path in parts:
             pairs = np.unique(np.fromfile(path, np.uint32).reshape(-1, 2), axis=0)
             queries, starts = np.unique(pairs[:, 0], return_index=True)
-            for query, start, end in zip(queries.tolist(), starts, [*starts[1:], len(pairs)], strict=True):
+            ends = np.append(starts[1:], len(pairs))
+            for query, start, end in zip(queries.tolist(), starts, ends[: len(queries)], strict=True):
                 yield str(query), [str(passage) for passage in pairs[start:end, 1].tolist()]
 
 
