@@ -200,8 +200,8 @@ def test_presets_of_one_encoder(
 def test_every_preset_names_its_encoders_or_asks_for_them() -> None:
     for name, preset in PRESETS.items():
         assert preset.about
-        assert (not preset.documents) == (name == "rocketqa")
-        assert preset.two == (name.split("-")[0] in ("dpr", "spar", "rocketqa"))
+        assert (not preset.documents) == (name in ("rocketqa", "repbert"))
+        assert preset.two == (name.split("-")[0] in ("dpr", "spar", "rocketqa") or name == "ance-dpr")
     with pytest.raises(VizslaError, match="unknown preset 'tasb'; did you mean 'tas-b'"):
         parse_model("dense(checkpoint=x, preset=tasb)")
     with pytest.raises(VizslaError, match="unknown similarity 'angle'"):

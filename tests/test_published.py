@@ -28,7 +28,7 @@ from encoders import (
     transformers,
 )
 from vizsla import Analyzer, Dense, LearnedSparse, VizslaError, parse_model
-from vizsla.models import ColBERT, Network
+from vizsla.models import ColBERT, Network, expression
 from vizsla.models.coil import Coil
 from vizsla.models.counts import DeepCT
 from vizsla.models.generator import open_generator
@@ -165,7 +165,7 @@ def test_sparta(runtime: str, hub: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_deepct(hub: Path) -> None:
-    config = bert_config(num_labels=1, initializer_range=0.2)
+    config = bert_config(num_labels=1, initializer_range=0.2, max_position_embeddings=512)
     torch.manual_seed(0)
     model = transformers.BertForTokenClassification(config).eval()
     model.save_pretrained(hub / "macavaney" / "deepct")
@@ -252,6 +252,7 @@ def test_either_name_opens_both_encoders(hub: Path) -> None:
         assert isinstance(dense, Dense)
         assert (dense.normalize, dense.separator, dense.length) == (False, " [SEP] ", 64)
         assert (dense.network, dense.query_network) == (opened[0].network, opened[0].query_network)  # type: ignore[attr-defined]
+    assert expression(opened[2]) == "spar-marco-unicoil"
     exact = parse_model("spar-marco-unicoil(precision=float32)")
     assert isinstance(exact, Dense)
     (vector,) = exact.document_embeddings([DOCUMENT])[0]

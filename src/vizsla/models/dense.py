@@ -205,7 +205,9 @@ class Dense(DenseComponent):
     def expression_name(self) -> str:
         """The name of a registered model with the same encoder, or the folder the model was saved to."""
         name, folder = self.name.partition("(")[0], self.network.folder.parent
-        known = MODELS[name].make() if name in MODELS and name != "dense" else None
+        if name in PRESETS and PRESETS[name].documents and "checkpoint=" not in self.name:
+            return name
+        known = MODELS[name].make() if name in MODELS and name not in ("dense", *PRESETS) else None
         if isinstance(known, Dense) and known.network == self.network:
             return name
         if (folder / "model.json").is_file():
