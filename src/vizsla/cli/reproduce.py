@@ -70,7 +70,7 @@ def reproduce(
             run.train()
         run.run()
         result = run.as_data()
-        _write_pages(run.output, result)
+        _write_pages(run.output, run.as_data(whole=True))
     if as_json:
         console.print_json(result)
     elif markdown:
@@ -207,7 +207,7 @@ def _write_pages(folder: Path, result: dict[str, Any]) -> None:
 
 def _show(result: dict[str, Any]) -> None:
     """The cells, a line each where there is a figure of ours; and how many there are not."""
-    from vizsla.reports.reproduced import shown_figure
+    from vizsla.reports.reproduced import shown_difference, shown_figure
 
     rows, without = [], 0
     for row in result["rows"]:
@@ -216,7 +216,7 @@ def _show(result: dict[str, Any]) -> None:
                 without += 1
                 continue
             digits = column["digits"]
-            difference = "" if cell["difference"] is None else f"{cell['difference']:+.{digits}f}"
+            difference = shown_difference(cell["difference"], digits)
             figures = (
                 shown_figure(cell["ours"], digits) + cell["mark"],
                 shown_figure(cell["paper"], digits) + cell["paper_mark"],

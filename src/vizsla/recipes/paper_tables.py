@@ -1,7 +1,7 @@
 """The tables of the five papers as data: columns, rows, the system of each row and the published figures.
 
-A paper is a YAML file in the folder `papers`. A figure is what the paper prints, with + or - where it marks a significant
-difference from its baseline. `reproduction.py` fills the cells.
+A paper is a YAML file in the folder `papers`. A figure is what the paper prints, with + or - where the paper marks a
+significant difference from its baseline. `reproduction.py` fills the cells.
 """
 
 from __future__ import annotations

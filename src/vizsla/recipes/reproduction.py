@@ -223,12 +223,12 @@ class Reproduction:
         """Measure every chosen cell that can be measured and is not finished."""
         try:
             for row in self.rows:
-                for columns in self._groups(row):
+                for columns in self._groups():
                     self._measure(row, columns)
         finally:
             self._runs.close()
 
-    def _groups(self, row: Row) -> Iterator[list[Column]]:
+    def _groups(self) -> Iterator[list[Column]]:
         """Columns that are measured on the same ranking, in order; those of one collection together."""
         groups: dict[tuple[Any, ...], list[Column]] = {}
         for column in self.columns:
@@ -380,10 +380,19 @@ class Reproduction:
         """Why a cell cannot be measured now; empty if it can, or if it follows from other cells."""
         if not self._has_figure(row, column):
             return "not in the paper's table"
+        if column.mean or column.difference:
+            from_columns = self._sources(column)
+            return next((reason for c in from_columns if (reason := self.blocked(row, c))), "")
         return self._closed(row, column) or self._missing(row, column)
 
-    def cells(self) -> list[list[Cell]]:
-        """All chosen cells as they are now, row by row."""
+    def _sources(self, column: Column) -> list[Column]:
+        """The columns that a mean or a difference is computed from."""
+        if column.difference:
+            return [self.table.column(name) for name in column.difference]
+        return self.table.averaged(column)
+
+    def cells(self, rows: Sequence[Row], columns: Sequence[Column]) -> list[list[Cell]]:
+        """Cells as they are now, row by row."""
         values: dict[tuple[str, str], tuple[Any, dict[str, float]]] = {}
         reasons: dict[tuple[str, str], str] = {}
         for row in self.table.rows:
@@ -397,7 +406,7 @@ class Reproduction:
             for column in self.table.columns:
                 if column.mean or column.difference:
                     self._derive(row, column, values, reasons)
-        return [[self._cell(row, column, values, reasons) for column in self.columns] for row in self.rows]
+        return [[self._cell(row, column, values, reasons) for column in columns] for row in rows]
 
     def _state(self, row: Row, column: Column) -> tuple[Any, dict[str, float]] | str:
         if not self._has_figure(row, column):
@@ -422,10 +431,7 @@ class Reproduction:
         here = (row.name, column.name)
         if reasons.get(here):
             return
-        if column.difference:
-            wanted = [self.table.column(name) for name in column.difference]
-        else:
-            wanted = self.table.averaged(column)
+        wanted = self._sources(column)
         rows = [row.name, *([column.against] if column.against else [])]
         lacking = [c.name for c in wanted if any((r, c.name) not in values for r in rows)]
         if lacking:
@@ -462,19 +468,20 @@ class Reproduction:
                 mark = ("+" if tested.mean > 0 else "-") if p < ALPHA else ""
         return Cell(*_head(made), ours=ours, mark=mark, p=p)
 
-    def as_data(self) -> dict[str, Any]:
-        """The page as plain data: what the HTML, the Markdown and the JSON show."""
+    def as_data(self, *, whole: bool = False) -> dict[str, Any]:
+        """The page as plain data, of the chosen rows and columns or of the whole table."""
         table, is_tiny = self.table, self.scale is not None
+        chosen = (table.rows, table.columns) if whole else (self.rows, self.columns)
         rows = []
-        for row, cells in zip(self.rows, self.cells(), strict=True):
+        for row, cells in zip(chosen[0], self.cells(*chosen), strict=True):
             system = row.system
             rows.append({
                 "name": row.name, "added": row.added, "system": _system_text(system, table) if system else row.dataset,
                 "quoted": system.quoted if system else "", "why": table.differences.get(row.name, ""),
                 "cells": [_cell_data(cell, is_tiny) for cell in cells],
             })  # fmt: skip
-        columns = [{"name": c.name, "digits": c.digits, "measure": c.measure or c.statistic} for c in self.columns]
-        needs = [vars(need) | {"bytes": need.bytes} for need in self.needs()]
+        columns = [{"name": c.name, "digits": c.digits, "measure": c.measure or c.statistic} for c in chosen[1]]
+        needs = [vars(need) for need in self.needs()]
         return {
             "table": table.full_name, "paper": table.paper_title, "title": table.title, "note": table.note,
             "scale": "tiny" if is_tiny else "full", "convention": table.convention, "baseline": table.baseline,
@@ -606,7 +613,8 @@ class _Runs:
             expression = self._owner.scale.expression(expression)
         for name in sorted({p.name for p in self._owner.table.parts_of(system)}, key=len, reverse=True):
             folder = str(self._owner.models / name)
-            expression = re.sub(rf"(?<![\w/.-]){re.escape(name)}(?![\w/-])", lambda _, to=folder: to, expression)
+            escaped = folder.replace("\\", r"\\")
+            expression = re.sub(rf"(?<![\w/.-]){re.escape(name)}(?![\w/-])", escaped, expression)
         return parse_model(expression)
 
     def find(self, system: System, column: Column, source: Searched, rules: Convention) -> _Found:

@@ -1,6 +1,6 @@
 """A paper's table on a small made collection with tiny networks: every step of the way, in seconds.
 
-The figures say nothing about a system; they show that data, training, search, evaluation and page work together. All that
+The figures say nothing about a system; they show that data, training, search, evaluation and page work together. What
 is made here depends on names and seeds alone.
 """
 
@@ -173,6 +173,7 @@ def write_network(folder: Path, *, pairs: bool = False) -> None:
     pieces = Analyzer.parse("wordpiece").tokenizer.vocabulary  # type: ignore[attr-defined]
     torch.manual_seed(0)
     library: Any = transformers
+    library.utils.logging.disable_progress_bar()
     config = library.BertConfig(**_SMALL, vocab_size=len(pieces), max_position_embeddings=260, num_labels=1)
     network = library.BertForSequenceClassification if pairs else library.BertForMaskedLM
     beside = folder.with_name(f".{folder.name}")

@@ -112,6 +112,18 @@ def shown_figure(value: float | str | None, digits: int) -> str:
     return value if isinstance(value, str) else f"{value:,.{digits}f}"
 
 
+def shown_difference(value: float | None, digits: int) -> str:
+    """A difference with its sign, if it is not zero in these digits.
+
+    >>> shown_difference(0.26, 1), shown_difference(-0.04, 1), shown_difference(None, 1)
+    ('+0.3', '0.0', '')
+    """
+    if value is None:
+        return ""
+    text = f"{value:+,.{digits}f}"
+    return text if float(text.replace(",", "")) else f"{0:.{digits}f}"
+
+
 def _markdown_cell(cell: Mapping[str, Any], column: Mapping[str, Any], reasons: _Reasons) -> str:
     paper = shown_figure(cell["paper"], column["digits"]) + _MARKS[cell["paper_mark"]]
     if cell["ours"] is None:
@@ -119,7 +131,7 @@ def _markdown_cell(cell: Mapping[str, Any], column: Mapping[str, Any], reasons: 
         return f"{number} ({paper})" if paper else number
     ours = f"**{shown_figure(cell['ours'], column['digits'])}**{_MARKS[cell['mark']]}"
     if cell["difference"] is not None:
-        return f"{ours} ({paper}, {cell['difference']:+.{column['digits']}f})"
+        return f"{ours} ({paper}, {shown_difference(cell['difference'], column['digits'])})"
     return f"{ours} ({paper})" if paper else ours
 
 
@@ -133,7 +145,7 @@ def _html_cell(cell: Mapping[str, Any], column: Mapping[str, Any], reasons: _Rea
     mark = f'<sup class="{colour}">{_MARKS[cell["mark"]]}</sup>' if cell["mark"] else ""
     ours = f"<b>{escape_html(shown_figure(cell['ours'], column['digits']))}</b>{mark}"
     if cell["difference"] is not None:
-        paper += f" ({cell['difference']:+.{column['digits']}f})"
+        paper += f" ({shown_difference(cell['difference'], column['digits'])})"
     return f'{ours}<br><span class="small">{paper}</span>' if paper else ours
 
 
