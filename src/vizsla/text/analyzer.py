@@ -105,7 +105,7 @@ class Analyzer:
         text = " | ".join([self.tokenizer.save(folder), *map(str, self.filters)])
         return _NAMES.get(text, text)
 
-    @property
+    @cached_property
     def works_word_by_word(self) -> bool:
         """Whether a word's terms depend on nothing but the word."""
         return self.tokenizer.segmenter is not None and all(f.terms is not None for f in self.filters)

@@ -152,11 +152,12 @@ class Snapshot:
         self.terms = TermTable(self.connection, self.segments, [s.living for s in self._stored])
         self.documents = DocumentStore(self.connection, self.meta, self.splitter, self._ids())
         by_segment = [statistics["namespaces"] for *_, statistics in rows]
-        if any(entries.keys() != set(self.model.namespaces) for entries in by_segment):
+        namespaces = self.model.namespaces
+        if any(entries.keys() != set(namespaces) for entries in by_segment):
             raise database.damaged(self.path, "a segment has other namespaces than the model")
         self.statistics = {
             name: self._summed(space, [entries[name] for entries in by_segment])
-            for space, name in enumerate(self.model.namespaces)
+            for space, name in enumerate(namespaces)
         }
 
     def _ids(self) -> list[SegmentIds]:
@@ -182,13 +183,14 @@ class Snapshot:
         """The segments in the order of insertion; those that have not changed stay mapped."""
         mapped = {} if previous is None else {s.name: s for s in previous._stored if len(s.segment)}
         stored = []
+        expected = _VectorSizes.of_model(self.model)
         for name, facts, statistics in rows:
             known, listed = mapped.get(name), statistics.get(living.LISTED, [])
-            same = known is not None and known.facts == facts and known.listed == listed
-            stored.append(known if known and same else _StoredSegment(self.path, name, facts, listed, known))
-        expected = _VectorSizes.of_model(self.model)
-        if any(_VectorSizes.of_segment(s.segment) != expected for s in stored):
-            raise database.damaged(self.path, "a segment does not match the model")
+            if known is None or known.facts != facts or known.listed != listed:
+                known = _StoredSegment(self.path, name, facts, listed, known)
+                if _VectorSizes.of_segment(known.segment) != expected:
+                    raise database.damaged(self.path, "a segment does not match the model")
+            stored.append(known)
         return sorted(stored, key=lambda s: int(s.segment.numbers[0]))
 
     def _summed(self, space: int, entries: list[dict[str, int]]) -> NamespaceStatistics:

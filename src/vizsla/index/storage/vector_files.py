@@ -263,6 +263,8 @@ class Vectors(NamedTuple):
 def read_vectors(path: Path, segment: str, facts: Mapping[str, Facts]) -> Vectors:
     """Map all vectors of a segment into memory; faiss opens ANN indexes at the first search."""
     files = _by_kind(facts)
+    if not any(files.values()):
+        return Vectors({}, {}, {}, {})
     ann = {int(space): _read_ann_index(path, segment, f) for space, f in files.pop(ANN).items()}
     arrays = {
         kind: {int(space): read_array(path, segment, f) for space, f in own.items()} for kind, own in files.items()

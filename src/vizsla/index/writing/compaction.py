@@ -225,10 +225,13 @@ class Compaction:
 
     def _build_sequences(self, entry: SegmentState) -> None:
         """Add the positions of words that a segment lacks, or drop them if the index is to have none."""
-        files = entry.files if self._positions else segment_files.without(entry.files, segment_files.SEQUENCE_FILES)
+        if not self._positions:
+            self._set_files(entry, segment_files.without(entry.files, segment_files.SEQUENCE_FILES))
+            return
+        files = entry.files
         for space, (_, component) in enumerate(self._model.parts):
             bm25 = component.bm25 if isinstance(component, ExpandedBM25) else component
-            if not self._positions or not isinstance(bm25, BM25) or f"{segment_files.SEQUENCES}{space}" in files:
+            if not isinstance(bm25, BM25) or f"{segment_files.SEQUENCES}{space}" in files:
                 continue
             if space not in self._builders:
                 self._builders[space] = SequenceBuilder(self._path, self._db, space, bm25)
