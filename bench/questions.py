@@ -36,11 +36,16 @@ def prepare(folder: Path, corpus: Path, questions: list[Path], encoder: Path) ->
     from vizsla.engine.projection import term_keys
     from vizsla.models import BM25, count_statistics, field_text
     from vizsla.text import Analyzer
-    from vizsla.training.prepare.texts import tokenizer_of
+    from vizsla.training.prepare.texts import TextPacker
 
     folder.mkdir(parents=True, exist_ok=True)
     bm25 = BM25()
-    encoder_of_documents, pieces = bm25.document_encoder(), tokenizer_of(Analyzer.parse(f"wordpiece:{encoder}"))
+    encoder_of_documents, packer = bm25.document_encoder(), TextPacker(Analyzer.parse(f"wordpiece:{encoder}"))
+
+    def pieces(texts: list[str]) -> list[np.ndarray]:
+        ids, sizes = packer.block(texts)
+        return np.split(ids, np.cumsum(sizes)[:-1])
+
     rows, lengths, tokens = [], [], []
     for documents in batches(corpus):
         stored = encoder_of_documents.encode(documents)

@@ -101,11 +101,7 @@ class BeirDataset:
         A line is `{"query-id": ..., "pos": [document ids], "neg": [document ids]}`; `neg` may be left out. Without
         the file the result is empty.
         """
-        try:
-            path = find_file(self.folder, f"{split}_hard_negatives.jsonl")
-        except InputError:
-            return {}
-        return _read_hard_negatives(path)
+        return dict(read_hard_negatives(self.folder, split))
 
     @property
     def has_corpus(self) -> bool:
@@ -126,8 +122,13 @@ class BeirDataset:
         return Qrels.read(path)
 
 
-def _read_hard_negatives(path: Path) -> dict[str, TrainingDocuments]:
-    by_query: dict[str, TrainingDocuments] = {}
+def read_hard_negatives(folder: Path, split: str = "train") -> Iterator[tuple[str, TrainingDocuments]]:
+    """The queries of a split with their documents, line by line; see `BeirDataset.hard_negatives`."""
+    try:
+        path = find_file(folder, f"{split}_hard_negatives.jsonl")
+    except InputError:
+        return
+    met: set[str] = set()
     for line, record in read_json_lines(path):
         entry = record if isinstance(record, dict) else {}
         query, positives, negatives = (entry.get(name) for name in ("query-id", "pos", "neg"))
@@ -135,11 +136,11 @@ def _read_hard_negatives(path: Path) -> dict[str, TrainingDocuments]:
             raise InputError("expected a query-id, a list 'pos' and a list 'neg'", file=str(path), line=line)
         origin = Origin(str(path), line)
         query_id = document_id(query, origin)
-        if query_id in by_query:
+        if query_id in met:
             raise InputError(f"the query id {query_id!r} appears a second time", file=str(path), line=line)
+        met.add(query_id)
         negative_ids = None if negatives is None else tuple(document_id(d, origin) for d in negatives)
-        by_query[query_id] = TrainingDocuments(tuple(document_id(d, origin) for d in positives), negative_ids)
-    return by_query
+        yield query_id, TrainingDocuments(tuple(document_id(d, origin) for d in positives), negative_ids)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from vizsla.datasets import BeirDataset, Document, RawLines
 from vizsla.errors import VizslaError
 from vizsla.evaluation.figures import Convention, Evaluation, evaluate
 from vizsla.index import Index, scores_among
+from vizsla.index.storage.document_store import DocumentStore
 from vizsla.models import SAMPLE, Model
 from vizsla.retrievers import PairScores, rerank_by_scores
 from vizsla.runs import DEFAULT_MEASURES, Measure, Qrels, Retriever, Run, parse_measures
@@ -99,8 +100,9 @@ def fit_to_dataset(model: Model, dataset: BeirDataset) -> Model:
     """A model fitted to the documents of a data set, to all or to a sample, if it needs that; else the model itself."""
     if not model.needs_fit and not model.needs_corpus_statistics:
         return model
-    count = None if model.needs_corpus_statistics else SAMPLE
-    return model.fit([document.content for document in islice(dataset.documents(), count)])
+    if model.needs_corpus_statistics:
+        return model.fit(DocumentStore.of(dataset.documents()).contents)
+    return model.fit([document.content for document in islice(dataset.documents(), SAMPLE)])
 
 
 def retrieve(retriever: Retriever, queries: Mapping[str, str], depth: int = DEPTH, *, own_ids: bool = False) -> Run:

@@ -366,7 +366,7 @@ def _evaluate_run(
         raise VizslaError(f"a run on {dataset.name} has none of its judged queries; is it of another data set?")
     if dataset.has_corpus:
         ids = {d for q in run if q in qrels.judgements for d in run[q].documents}
-        evaluation.facts["unknown"] = len(ids.difference(dataset.document_ids()))
+        evaluation.facts["unknown"] = len(ids) - len(set(filter(ids.__contains__, dataset.document_ids())))
     return SystemResult(evaluation, run)
 
 

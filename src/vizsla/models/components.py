@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from vizsla.models.statistics import CountedStatistics, Statistics
 from vizsla.numbers import short
 from vizsla.text import Token
 from vizsla.vectors import DenseVectors, MatchTexts, SparseVectors, TokenMatchVectors, TokenVectors, Vocabulary
+
+T = TypeVar("T")
 
 
 class SearchContext(Protocol):
@@ -69,13 +72,38 @@ class SparseDocuments(NamedTuple):
     lengths: np.ndarray
 
 
+_COUNTED = 10_000  # documents that are encoded at once to count them
+
+
+def batches_of(documents: Iterable[T], size: int = _COUNTED) -> Iterator[list[T]]:
+    """Documents in lists of some at a time.
+
+    >>> list(batches_of("abc", 2))
+    [['a', 'b'], ['c']]
+    """
+    stream = iter(documents)
+    while batch := list(islice(stream, size)):
+        yield batch
+
+
 def count_statistics(encoded: SparseDocuments) -> CountedStatistics:
     """The statistics of encoded documents."""
-    vectors, lengths = encoded
-    terms = [term for _, term in map(vectors.vocabulary.__getitem__, range(len(vectors.vocabulary)))]
-    frequencies = np.bincount(vectors.indices, minlength=len(terms)).tolist()
-    present = {term: n for term, n in zip(terms, frequencies, strict=True) if n}
-    return CountedStatistics(int(np.count_nonzero(lengths)), int(lengths.sum()), int(lengths.max(initial=0)), present)
+    return count_batches([encoded])
+
+
+def count_batches(encoded: Iterable[SparseDocuments]) -> CountedStatistics:
+    """The statistics of batches of documents that one encoder has encoded."""
+    frequencies, vocabulary = np.zeros(0, np.int64), None
+    documents = total = longest = 0
+    for vectors, lengths in encoded:
+        vocabulary = vectors.vocabulary
+        counts = np.bincount(vectors.indices, minlength=len(vocabulary))
+        counts[: len(frequencies)] += frequencies
+        frequencies = counts
+        documents += int(np.count_nonzero(lengths))
+        total, longest = total + int(lengths.sum()), max(longest, int(lengths.max(initial=0)))
+    present = {vocabulary[i][1]: int(frequencies[i]) for i in np.flatnonzero(frequencies)} if vocabulary else {}
+    return CountedStatistics(documents, total, longest, present)
 
 
 def shortened(queries: Sequence[dict[str, float]], query_norm: float) -> list[dict[str, float]]:
@@ -223,7 +251,7 @@ class SparseComponent(Component):
         ]
 
     def count(self, documents: Sequence[Fields]) -> CountedStatistics:
-        return count_statistics(self.document_encoder().encode(documents))
+        return count_batches(map(self.document_encoder().encode, batches_of(documents)))
 
     def weigh(self, encoded: SparseDocuments, statistics: Statistics) -> SparseVectors:
         """The vectors of encoded documents."""
@@ -241,8 +269,11 @@ class SparseComponent(Component):
 
 def _count_words(documents: Sequence[Fields], fields: tuple[str, ...]) -> CountedStatistics:
     """The statistics of documents that have vectors: how long they are in words."""
-    sizes = [len(field_text(document, fields).split()) for document in documents]
-    return CountedStatistics(sum(n > 0 for n in sizes), sum(sizes), max(sizes, default=0), {})
+    sizes = (len(field_text(document, fields).split()) for document in documents)
+    lengths = np.fromiter(sizes, np.int32)
+    return CountedStatistics(
+        int(np.count_nonzero(lengths)), int(lengths.sum(dtype=np.int64)), int(lengths.max(initial=0)), {}
+    )
 
 
 class DenseDocuments(NamedTuple):

@@ -14,7 +14,13 @@ from vizsla.described import fields_from_data
 from vizsla.errors import VizslaError
 from vizsla.models.auto_weighted import AutoWeightedSum, auto
 from vizsla.models.bm25 import BM25, BM25_OPTIONS, WORD_PIECES
-from vizsla.models.components import SearchContext, SparseComponent, SparseDocumentEncoder, SparseDocuments
+from vizsla.models.components import (
+    SearchContext,
+    SparseComponent,
+    SparseDocumentEncoder,
+    SparseDocuments,
+    batches_of,
+)
 from vizsla.models.expressions import parse_model
 from vizsla.models.fields import Fields
 from vizsla.models.learned_sparse import LEARNED_OPTIONS, NEEDS, NETWORK_OPTION, LearnedSparse, load_learned
@@ -55,10 +61,12 @@ class Impacts(SparseComponent):
     def fit(self, documents: Sequence[Fields]) -> Impacts:
         """The model with the statistics and the range of these documents, which must be the whole corpus."""
         frozen = replace(self, frozen=self.bm25.count(documents))
-        values = frozen.weights(self.bm25.document_encoder().encode(documents)).values
-        if not len(values):
+        encoder = self.bm25.document_encoder()
+        weights = (frozen.weights(encoder.encode(batch)).values for batch in batches_of(documents))
+        ends = [end for values in weights if len(values) for end in (values.min(), values.max())]
+        if not ends:
             raise VizslaError("the documents have no words, so impacts cannot be fitted to them")
-        return replace(frozen, quantiser=str(Quantiser.parse(self.quantiser).fit(values)))
+        return replace(frozen, quantiser=str(Quantiser.parse(self.quantiser).fit(np.array(ends))))
 
     def weights(self, counted: SparseDocuments) -> SparseVectors:
         """The weights of counted documents before they are quantised."""

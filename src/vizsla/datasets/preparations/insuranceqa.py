@@ -56,7 +56,10 @@ def prepare_insuranceqa(given: GivenFiles, to: DatasetWriter) -> None:
 
 
 def _spelled(text: str, words: dict[str, str], file: GivenFile, line: int) -> str:
-    unknown = next((number for number in text.split() if number not in words), None)
-    if unknown is not None:
-        file.refuse(f"the vocabulary has no word {unknown[:40]!r}", line)
-    return " ".join(words[number] for number in text.split())
+    """A text whose numbered words, such as `idx_17`, are replaced by those of the vocabulary; others stay."""
+    found = []
+    for word in text.split():
+        if word.startswith("idx_") and word not in words:
+            file.refuse(f"the vocabulary has no word {word[:40]!r}", line)
+        found.append(words.get(word, word))
+    return " ".join(found)

@@ -213,16 +213,7 @@ class StoredIds:
 
     def find(self, wanted: StoredTexts) -> list[tuple[int, int]]:
         """The rows of some ids: pairs of the place of an id among these and a row, ascending."""
-        if len(self) == 0 or len(wanted) == 0:
-            return []
-        texts = self.texts
-        found = np.empty((len(wanted), 2), np.int64)
-        sound = _find(
-            texts.data, texts.sizes, texts.starts, self._runs, self.order, wanted.data, wanted.sizes.astype(np.int64),
-            wanted.starts, found,
-        )  # fmt: skip
-        if not sound:
-            raise DamagedTextsError
+        found = self._found(wanted)
         pairs: list[tuple[int, int]] = []
         for i in np.flatnonzero(found[:, 1]).tolist():
             first, count = found[i].tolist()
@@ -231,6 +222,34 @@ class StoredIds:
         if any(row >= len(self) for _, row in pairs):
             raise DamagedTextsError
         return pairs
+
+    def rows_of(self, wanted: StoredTexts) -> np.ndarray:
+        """[ids] the row of each id, -1 for none; of several rows with an id the last.
+
+        >>> ids = StoredIds.of(StoredTexts.of(["d7", "d8", "cat", "d9", "d8"]))
+        >>> ids.rows_of(StoredTexts.of(["d8", "dog", "cat"])).tolist()
+        [4, -1, 2]
+        """
+        found = self._found(wanted)
+        rows, known = np.full(len(wanted), -1, np.int64), found[:, 1] > 0
+        if self.runs is not None:
+            rows[known] = found[known, 0]
+        elif known.any():
+            rows[known] = self.order[found[known].sum(1) - 1]  # equal ids are sorted by row
+        return rows
+
+    def _found(self, wanted: StoredTexts) -> np.ndarray:
+        """[ids, 2] the row of each id, or its first place in `order` without runs; and how many rows have it."""
+        texts = self.texts
+        found = np.zeros((len(wanted), 2), np.int64)
+        if len(self) and len(wanted):
+            sound = _find(
+                texts.data, texts.sizes, texts.starts, self._runs, self.order, wanted.data,
+                wanted.sizes.astype(np.int64), wanted.starts, found,
+            )  # fmt: skip
+            if not sound:
+                raise DamagedTextsError
+        return found
 
     def copied(self, rows: np.ndarray) -> StoredTexts:
         """The ids of some rows one by one, as arrays."""

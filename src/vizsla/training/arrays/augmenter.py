@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,9 +18,9 @@ from vizsla.neural.chunks import packed
 from vizsla.neural.heads.augmenter import AugmentedQueries
 from vizsla.npz import read_arrays, save_arrays
 from vizsla.plain_data import parse_json
-from vizsla.training.arrays.dev_set import Assemble, Encode, mean_ndcg, numbered_folders
+from vizsla.training.arrays.dev_set import Assemble, BestDocuments, Encode, numbered_folders
 from vizsla.training.arrays.pairs import TrainingBatch
-from vizsla.training.arrays.products import SparseMatrix, SparseRows
+from vizsla.training.arrays.products import SparseMatrix, SparseRows, csr
 from vizsla.training.arrays.token_corpus import TokenCorpus, with_special_tokens
 
 MAX_QUERY_LENGTH = 64
@@ -58,6 +58,16 @@ class BM25Rows:
         pointers = np.concatenate([[0], ends])
         places = np.repeat(begins - pointers[:-1], np.diff(pointers)) + np.arange(pointers[-1])
         return replace(self, rows=SparseRows(pointers, self.rows.terms[places], self.rows.weights[places]))
+
+    def blocks(self, device: torch.device) -> Iterator[Tensor]:
+        """[documents, columns] the documents in CSR, some at a time."""
+        count = len(self.rows.pointers) - 1
+        for first in range(0, count, _ROWS):
+            last = min(first + _ROWS, count)
+            begin, end = int(self.rows.pointers[first]), int(self.rows.pointers[last])
+            rows = np.repeat(np.arange(last - first), np.diff(self.rows.pointers[first : last + 1]))
+            shape = last - first, len(self.idf)
+            yield csr(rows, self.rows.terms[begin:end], self.rows.weights[begin:end], shape, device)
 
     def matrix(self, device: torch.device) -> SparseMatrix:
         """[documents, columns] the documents as a sparse matrix."""
@@ -114,6 +124,8 @@ def strongest(added: Tensor, own: Tensor, count: int) -> Tensor:
 
 _TOKENS = 16_384  # of dev queries, encoded at once
 _BLOCK = 256  # dev queries, scored at once
+_ROWS = 1 << 16  # documents, scored at once
+_DEPTH = 10
 _SCORES = ("positive_scores", "negative_scores")
 _TERMS, _WORDS = "terms.json", "words.npz"
 
@@ -286,15 +298,18 @@ class AugmenterDev:
             in_block = (self.judgements[:, 0] >= first) & (self.judgements[:, 0] < first + len(chosen))
             judged = self.judgements[in_block] - np.array([first, 0, 0])
             if len(judged):
-                scores = (documents @ queries.T.contiguous()).T
-                means.append((mean_ndcg(scores, judged), len(np.unique(judged[:, 0]))))
+                best, begin = BestDocuments(_DEPTH), 0
+                for block in documents:
+                    best.add((block @ queries.T.contiguous()).T, begin)
+                    begin += len(block)
+                means.append((best.ndcg(judged), len(np.unique(judged[:, 0]))))
         total = sum(count for _, count in means)
         return {f"{self.name} nDCG@10": sum(mean * count for mean, count in means) / max(total, 1)}
 
-    def _documents(self, device: torch.device) -> Tensor:
-        by_device: dict[torch.device, Tensor] = self.__dict__.setdefault("_by_device", {})
+    def _documents(self, device: torch.device) -> list[Tensor]:
+        by_device: dict[torch.device, list[Tensor]] = self.__dict__.setdefault("_by_device", {})
         if device not in by_device:
-            by_device[device] = self.collection.matrix(device).matrix
+            by_device[device] = list(self.collection.blocks(device))
         return by_device[device]
 
 

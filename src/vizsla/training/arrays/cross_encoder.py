@@ -129,7 +129,7 @@ class CrossEncoderDev:
         grades = [max(grade_of.get(pair, 0), 0) for pair in zip(query_numbers, candidates.ids.tolist(), strict=True)]
         best = [np.sort(judgements[judgements[:, 0] == q, 2].clip(min=0))[::-1] for q in range(len(queries))]
         return cls(
-            name, queries, TokenCorpus.of([np.asarray(documents[i]) for i in used.tolist()]),
+            name, queries, documents.chosen(used),
             TokenCorpus(numbers.astype(np.int64), candidates.offsets), np.array(grades, np.int64),
             np.array([_dcg(grades) for grades in best]), max_query_length, max_length,
         )  # fmt: skip

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +20,8 @@ from vizsla.training.arrays.token_corpus import TokenCorpus, with_special_tokens
 _TOKENS = 65_536  # encoded at once
 _BLOCK = 2048  # documents scored at once
 _DEPTH = 10
+SPREAD = 1 << 26
+"""Scores whose spread is measured, to add those of two models."""
 _NAME = "name.txt"
 
 Encode = Callable[[Chunk], Tensor]
@@ -82,7 +85,8 @@ class DevSet:
         for side in ("documents", "queries"):
             files = [path / f"bm25_{side}_{part}.npy" for part in SparseRows._fields]
             complete = all(f.exists() for f in files)
-            bm25.append(SparseRows(*(np.load(f, allow_pickle=False) for f in files)) if complete else None)
+            arrays = (np.load(f, mmap_mode="r", allow_pickle=False) for f in files if complete)
+            bm25.append(SparseRows(*arrays) if complete else None)
         documents, queries = TokenCorpus.open(path / "documents"), TokenCorpus.open(path / "queries")
         return cls(name, documents, queries, judgements, bm25[0], bm25[1], max_length, document_terms, sparse)
 
@@ -90,34 +94,51 @@ class DevSet:
     def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
         """nDCG@10 of the network, and of the sum of its scores and BM25's after scaling both to the same spread."""
         queries = self._vectors(self.queries, 0, len(self.queries), 0, encode, assemble, device)
-        scores = torch.cat(
-            [
-                scores_of(queries, [self._vectors(self.documents, first, last, 1, encode, assemble, device)])
-                for first, last in _blocks(len(self.documents))
-            ],
-            dim=1,
+        blocks = (
+            scores_of(queries, [self._vectors(self.documents, first, last, 1, encode, assemble, device)])
+            for first, last in _blocks(len(self.documents))
         )
-        return self.figures_of(scores, device)
+        return self.figures_of(blocks, device)
 
-    def figures_of(self, scores: Tensor, device: torch.device) -> dict[str, float]:
-        """The same, given [queries, documents] the scores of the network."""
-        figures = {f"{self.name} nDCG@10": self._ndcg(scores)}
-        bm25 = self._bm25_scores(device)
-        if bm25 is not None:
-            total = bm25 + scores * (bm25.std() / scores.std())
-            figures[f"{self.name} with BM25 nDCG@10"] = self._ndcg(total)
+    def figures_of(self, blocks: Iterable[Tensor], device: torch.device) -> dict[str, float]:
+        """The same, given [queries, documents] the scores of the network, some documents at a time.
+
+        Only the best documents of a query are held. The spread is that of the first `SPREAD` scores, and so of all
+        unless they are very many.
+        """
+        stream, held = iter(blocks), [torch.zeros(len(self.queries), 0, device=device)]
+        while sum(block.numel() for block in held) < SPREAD and (block := next(stream, None)) is not None:
+            held.append(block)
+        start = torch.cat(held, 1)
+        bm25 = self._bm25_scores(0, start.shape[1], device)
+        ratio = None if bm25 is None else bm25.std() / start.std()
+        best, best_sums = BestDocuments(_DEPTH), BestDocuments(_DEPTH)
+        first = 0
+        for scores in chain([start], stream):
+            last = first + scores.shape[1]
+            best.add(self._found(scores), first)
+            if ratio is not None:
+                bm25 = self._bm25_scores(first, last, device)
+                assert bm25 is not None
+                best_sums.add(self._found(bm25 + scores * ratio), first)
+            first = last
+        figures = {f"{self.name} nDCG@10": best.ndcg(self.judgements)}
+        if ratio is not None:
+            figures[f"{self.name} with BM25 nDCG@10"] = best_sums.ndcg(self.judgements)
         return figures
 
-    def _ndcg(self, scores: Tensor) -> float:
-        return mean_ndcg(found(scores) if self.sparse else scores, self.judgements)
+    def _found(self, scores: Tensor) -> Tensor:
+        return found(scores) if self.sparse else scores
 
-    def _bm25_scores(self, device: torch.device) -> Tensor | None:
+    def _bm25_scores(self, first: int, last: int, device: torch.device) -> Tensor | None:
+        """[queries, documents] the scores of BM25 for the documents from `first` to before `last`."""
         if self.bm25_documents is None or self.bm25_queries is None:
             return None
         size = 1 + max(int(rows.terms.max(initial=0)) for rows in (self.bm25_documents, self.bm25_queries))
         queries = self.bm25_queries.dense(0, len(self.queries), size, device)
-        documents, blocks = self.bm25_documents, _blocks(len(self.documents))
-        return torch.cat([queries @ documents.dense(first, last, size, device).T for first, last in blocks], 1)
+        blocks = [(first + a, first + z) for a, z in _blocks(last - first)]
+        documents = self.bm25_documents
+        return torch.cat([queries[:, :0], *(queries @ documents.dense(a, z, size, device).T for a, z in blocks)], 1)
 
     def _vectors(
         self, texts: TokenCorpus, first: int, last: int, side: int, encode: Encode, assemble: Assemble,
@@ -142,16 +163,58 @@ def mean_ndcg(scores: Tensor, judgements: np.ndarray) -> float:
 
     Documents that a query does not find have the score -inf.
     """
-    grades = torch.zeros_like(scores, dtype=torch.float32)
-    queries, documents, grade = (torch.from_numpy(column).to(scores.device) for column in judgements.T.copy())
-    grades[queries.long(), documents.long()] = grade.float().clamp(min=0)
-    judged = torch.unique(queries.long())
-    depth = min(_DEPTH, scores.shape[1])
-    discount = 1 / torch.log2(torch.arange(2, depth + 2, device=scores.device).float())
-    best = scores.topk(depth, 1)
-    gain = grades.gather(1, best.indices).masked_fill(best.values == -torch.inf, 0)[judged] @ discount
-    ideal = grades.topk(depth, 1).values[judged] @ discount
-    return float(torch.where(ideal > 0, gain / ideal, 0.0).mean())
+    best = BestDocuments(_DEPTH)
+    best.add(scores, 0)
+    return best.ndcg(judgements)
+
+
+class BestDocuments:
+    """The `depth` documents with the highest scores for each query, of those that were added so far.
+
+    >>> best = BestDocuments(2)
+    >>> best.add(torch.tensor([[1.0, 3.0]]), first=0)
+    >>> best.add(torch.tensor([[2.0, 0.5]]), first=2)
+    >>> best.numbers.tolist(), best.scores.tolist(), best.ndcg(np.array([[0, 1, 1]]))
+    ([[1, 2]], [[3.0, 2.0]], 1.0)
+    """
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.scores = self.numbers = torch.zeros(0, 0)
+
+    def add(self, scores: Tensor, first: int) -> None:
+        """Add [queries, documents] the scores of documents, which are numbered from `first`."""
+        best = scores.topk(min(self.depth, scores.shape[1]), 1)
+        self.scores, self.numbers = self._joined(best.values, best.indices + first)
+
+    def _joined(self, scores: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        if not self.scores.shape[1]:
+            return scores, numbers
+        scores, numbers = torch.cat([self.scores, scores], 1), torch.cat([self.numbers, numbers], 1)
+        best = scores.topk(min(self.depth, scores.shape[1]), 1)
+        return best.values, numbers.gather(1, best.indices)
+
+    def ndcg(self, judgements: np.ndarray) -> float:
+        """nDCG at the depth, given [judgements, 3] query, document and grade: the mean over queries that have one."""
+        queries, documents, grades = judgements.astype(np.int64).T
+        grades = grades.clip(min=0)
+        if not len(queries):
+            return float("nan")
+        scores, numbers = self.scores.cpu().numpy(), self.numbers.cpu().numpy()
+        discount = 1 / np.log2(np.arange(2, scores.shape[1] + 2))
+        width = 1 + max(int(documents.max()), int(numbers.max(initial=0)))
+        order = np.argsort(queries * width + documents)
+        keys = (queries * width + documents)[order]
+        wanted = np.arange(len(numbers))[:, None] * width + numbers
+        places = np.searchsorted(keys, wanted).clip(max=len(keys) - 1)
+        reached = np.where((keys[places] == wanted) & (scores > -np.inf), grades[order][places], 0) @ discount
+        order = np.lexsort((-grades, queries))
+        ranks = np.arange(len(order)) - np.searchsorted(queries[order], queries[order])
+        first = order[ranks < len(discount)]
+        ideal = np.bincount(queries[first], grades[first] * discount[ranks[ranks < len(discount)]], len(numbers))
+        judged = np.unique(queries)
+        gains = np.divide(reached[judged], ideal[judged], out=np.zeros(len(judged)), where=ideal[judged] > 0)
+        return float(gains.mean())
 
 
 def numbered_folders(folder: Path, prefix: str) -> list[Path]:
@@ -199,7 +262,7 @@ class ImitationDev:
         (3, [0, 1])
         """
         pool = np.unique(np.concatenate([first, last]))
-        documents = TokenCorpus.of([collection[number] for number in pool.tolist()])
+        documents = collection.chosen(pool)
         return cls(name, queries, documents, np.searchsorted(pool, first), max_query_length, max_document_length)
 
     def save(self, folder: str | Path) -> None:

@@ -104,7 +104,7 @@ class Crops(CropSettings):
 
     @staticmethod
     def tensors(corpus: TokenCorpus, device: str | torch.device) -> tuple[Tensor, Tensor]:
-        """Ids and offsets of a corpus on a device; all of it, as token ids are small."""
+        """Ids and offsets of a corpus on a device."""
         ids = torch.from_numpy(corpus.ids.astype("int32"))
         return ids.to(device), torch.from_numpy(corpus.offsets.copy()).to(device)
 
@@ -123,16 +123,10 @@ class CroppedPairs:
                 f"a batch of {size:,} needs as many documents, and the corpus has {len(self.corpus):,}; "
                 "use a smaller batch, as in --set training.batch_size=1024"
             )
-        ids, offsets = self._tensors(device)
         rng = torch.Generator(device).manual_seed(seed * 1_000_003 + step)
         chosen = torch.randperm(len(self.corpus), generator=rng, device=device)[:size]
-        return TrainingBatch(self.crops.crops(2, ids, offsets, chosen, rng))
-
-    def _tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        by_device: dict[torch.device, tuple[Tensor, Tensor]] = self.__dict__.setdefault("_by_device", {})
-        if device not in by_device:
-            by_device[device] = self.crops.tensors(self.corpus, device)
-        return by_device[device]
+        ids, offsets = self.crops.tensors(self.corpus.chosen(chosen.cpu().numpy()), device)
+        return TrainingBatch(self.crops.crops(2, ids, offsets, torch.arange(size, device=device), rng))
 
 
 _PARTS = ("queries", "documents", "positives", "negatives")
@@ -174,7 +168,7 @@ class MinedPairs:
         def joined(name: str, document_numbers: bool = False) -> TokenCorpus:
             corpora: list[TokenCorpus] = [getattr(pairs, name) for pairs in several]
             if document_numbers:
-                corpora = [TokenCorpus(c.ids + first, c.offsets) for c, first in zip(corpora, before, strict=False)]
+                corpora = [c.shifted(first) for c, first in zip(corpora, before, strict=False)]
             return TokenCorpus.concatenate(corpora)
 
         return replace(

@@ -68,8 +68,8 @@ class SparseMatrix(NamedTuple):
         """From the row, column and value of each number, in order of rows."""
         order = np.argsort(columns, kind="stable")
         return cls(
-            _csr(rows, columns, values, shape, device),
-            _csr(columns[order], rows[order], values[order], shape[::-1], device),
+            csr(rows, columns, values, shape, device),
+            csr(columns[order], rows[order], values[order], shape[::-1], device),
         )
 
 
@@ -77,12 +77,13 @@ def sparse_rows(dense: Tensor) -> Tensor:
     """A dense matrix with few nonzero values, in CSR."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns once per process that CSR matrices are in beta
-        return dense.to_sparse_csr()
+        return dense.to_sparsecsr()
 
 
-def _csr(
+def csr(
     rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, ...], device: torch.device
 ) -> Tensor:
+    """A matrix in CSR, from the row, column and value of each number, in order of rows."""
     pointers = np.concatenate([[0], np.cumsum(np.bincount(rows.astype(np.int64), minlength=shape[0]))])
     arrays = pointers, columns.astype(np.int64), values.astype(np.float32)
     starts, places, numbers = map(torch.from_numpy, arrays)

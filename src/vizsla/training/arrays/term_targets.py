@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,14 +14,16 @@ from torch import Tensor
 from vizsla.errors import VizslaError
 from vizsla.neural.chunks import packed
 from vizsla.npz import read_arrays, save_arrays
-from vizsla.training.arrays.dev_set import Assemble, Encode, found, mean_ndcg
+from vizsla.scratch import GrowingArray
+from vizsla.training.arrays.dev_set import Assemble, BestDocuments, Encode, found
 from vizsla.training.arrays.pairs import TrainingBatch
-from vizsla.training.arrays.products import SparseMatrix, sparse_product
+from vizsla.training.arrays.products import csr
 from vizsla.training.arrays.token_corpus import TokenCorpus, with_special_tokens
 from vizsla.training.settings import CountSettings
 
 _TOKENS = 65_536  # of dev documents, encoded at once
 _BLOCK = 4096  # dev documents, tokenized at once
+_DEPTH = 10
 _NO_WORD = -1
 _ARRAYS = "targets.npz"
 
@@ -107,9 +109,19 @@ class TermDev:
     def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
         """nDCG@10 of BM25 over the counts."""
         columns = 1 + max(int(self.terms.max(initial=0)), int(self.queries.ids.max(initial=0)))
-        counts = torch.cat([self._block(first, columns, encode, assemble, device) for first in self._blocks])
-        scores = self._scores(counts.cpu().numpy().astype(np.int64), columns, device)
-        return {f"{self.name} nDCG@10": mean_ndcg(found(scores), self.judgements)}
+        queried = np.unique(self.queries.ids)
+        place_of = np.full(columns, -1, np.int32)
+        place_of[queried] = np.arange(len(queried))
+        entries, lengths = GrowingArray(np.int32), np.zeros(len(self.documents), np.int64)
+        for first in self._blocks:
+            documents, terms, counts = self._block(first, columns, encode, assemble, device).cpu().numpy().T
+            lengths += np.bincount(documents, counts, minlength=len(lengths)).astype(np.int64)
+            rows = np.stack([documents, place_of[terms], counts], 1)
+            entries.append(rows[rows[:, 1] >= 0].ravel())  # no other term has a score
+        best = BestDocuments(_DEPTH)
+        for first, scores in self._scores(entries.array().reshape(-1, 3), lengths, queried, device):
+            best.add(found(scores), first)
+        return {f"{self.name} nDCG@10": best.ndcg(self.judgements)}
 
     @property
     def _blocks(self) -> range:
@@ -136,22 +148,29 @@ class TermDev:
         entries = torch.stack([keys // columns, keys % columns, highest.long()], 1)
         return entries[highest > 0]
 
-    def _scores(self, entries: np.ndarray, columns: int, device: torch.device) -> Tensor:
-        """[queries, documents] the scores of BM25."""
-        documents, terms, counts = entries.T
-        lengths = np.bincount(documents, counts, minlength=len(self.documents))
-        frequencies = np.bincount(terms, minlength=columns)
+    def _scores(
+        self, entries: np.ndarray, lengths: np.ndarray, queried: np.ndarray, device: torch.device
+    ) -> Iterator[tuple[int, Tensor]]:
+        """The first of some documents, and [queries, documents] BM25's scores of them, for all documents in turn.
+
+        `queried`: the terms of queries, in order; an entry has the place of one among them.
+        """
+        columns = len(queried)
+        frequencies = np.bincount(entries[:, 1], minlength=columns)
         alive = max(int(np.count_nonzero(lengths)), 1)
         average = max(lengths.sum() / alive, 1e-9)
         idf = np.log1p((alive - frequencies + 0.5) / (frequencies + 0.5))
         norms = self.settings.k1 * (1 - self.settings.b + self.settings.b * lengths / average)
-        values = idf[terms] * counts / (counts + norms[documents])
-        matrix = SparseMatrix.of(documents, terms, values, (len(self.documents), columns), device)
         queries = torch.zeros(columns, len(self.queries), device=device)
         for number in range(len(self.queries)):
-            at = torch.from_numpy(np.asarray(self.queries[number]).astype(np.int64)).to(device)
+            at = torch.from_numpy(np.searchsorted(queried, self.queries[number])).to(device)
             queries[:, number].index_add_(0, at, torch.ones(len(at), device=device))
-        return sparse_product(matrix, queries).T
+        bounds = np.searchsorted(entries[:, 0], np.arange(0, len(self.documents) + _BLOCK, _BLOCK))
+        for first, begin, end in zip(self._blocks, bounds[:-1], bounds[1:], strict=True):
+            documents, terms, counts = entries[begin:end].T
+            values = idf[terms] * counts / (counts + norms[documents])
+            shape = min(_BLOCK, len(self.documents) - first), columns
+            yield first, (csr(documents - first, terms, values, shape, device) @ queries).T
 
     def save(self, folder: str | Path) -> None:
         """Write all arrays into a folder."""

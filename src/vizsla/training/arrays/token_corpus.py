@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vizsla.errors import InputError
+from vizsla.scratch import GrowingArray, blocks_of, offsets_of
 
 _IDS, _OFFSETS = "ids.npy", "offsets.npy"
+_ROWS = 10_000  # texts that are packed at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,26 +35,46 @@ class TokenCorpus:
     @classmethod
     def pack(cls, documents: Iterable[Sequence[int] | np.ndarray]) -> TokenCorpus:
         """Pack documents; empty ones are left out."""
-        rows = [np.asarray(d, np.int64) for d in documents if len(d)]
-        return cls.of(rows).narrow()
+        return cls.of(np.asarray(d, np.int64) for d in documents if len(d)).narrow()
 
     @classmethod
-    def of(cls, documents: Sequence[np.ndarray]) -> TokenCorpus:
+    def of(cls, documents: Iterable[np.ndarray], dtype: Any = np.int64) -> TokenCorpus:
         """All documents, empty ones too, so that their numbers stay."""
-        ids = np.concatenate([*documents, np.zeros(0, np.int64)])
-        return cls(ids, np.cumsum([0, *map(len, documents)], dtype=np.int64))
+        growing, stream = GrowingCorpus(dtype), iter(documents)
+        while rows := list(islice(stream, _ROWS)):
+            growing.append_rows(rows)
+        return growing.corpus()
 
     def narrow(self) -> TokenCorpus:
         """The same corpus in two bytes per id, or in four where an id needs them."""
-        fits = self.ids.max(initial=0) < 1 << 16
-        return TokenCorpus(self.ids.astype(np.uint16 if fits else np.uint32), self.offsets)
+        highest = max((int(block.max(initial=0)) for block in blocks_of(self.ids)), default=0)
+        dtype = np.uint16 if highest < 1 << 16 else np.uint32
+        return (
+            self if self.ids.dtype == dtype else TokenCorpus(GrowingArray.of(blocks_of(self.ids), dtype), self.offsets)
+        )
 
     @classmethod
     def concatenate(cls, corpora: Sequence[TokenCorpus]) -> TokenCorpus:
         """Several corpora, one after another."""
+        if len(corpora) == 1:
+            return corpora[0]
         begins = np.cumsum([0, *(c.offsets[-1] for c in corpora)])
         offsets = [c.offsets[:-1] + begin for c, begin in zip(corpora, begins[:-1], strict=True)]
-        return cls(np.concatenate([c.ids for c in corpora]), np.concatenate([*offsets, begins[-1:]]))
+        blocks = (block for c in corpora for block in blocks_of(c.ids))
+        ids = GrowingArray.of(blocks, np.result_type(*(c.ids for c in corpora)))
+        return cls(ids, np.concatenate([*offsets, begins[-1:]]))
+
+    def shifted(self, first: int) -> TokenCorpus:
+        """The same with `first` added to all numbers, in which documents of another corpus come before."""
+        if not first:
+            return self
+        return TokenCorpus(
+            GrowingArray.of((b.astype(np.int64) + first for b in blocks_of(self.ids)), np.int64), self.offsets
+        )
+
+    def chosen(self, numbers: np.ndarray) -> TokenCorpus:
+        """Some of the texts, in this order."""
+        return TokenCorpus.of((self[number] for number in numbers.tolist()), self.ids.dtype)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -78,6 +102,36 @@ class TokenCorpus:
         if offsets.ndim != 1 or len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(ids):
             raise InputError("the arrays of this packed corpus contradict each other", file=str(folder))
         return cls(ids, offsets)
+
+
+class GrowingCorpus:
+    """A corpus that is written block by block.
+
+    >>> growing = GrowingCorpus(np.uint16)
+    >>> growing.append(np.array([5, 6, 7]), np.array([2, 1]))
+    >>> growing.append_rows([np.array([8])])
+    >>> [row.tolist() for row in growing.corpus()]
+    [[5, 6], [7], [8]]
+    """
+
+    def __init__(self, dtype: Any = np.int64) -> None:
+        self._ids, self._sizes = GrowingArray(dtype), GrowingArray(np.int64)
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def append(self, ids: np.ndarray, sizes: np.ndarray) -> None:
+        """Add texts: the ids of all, one text after another, and how many each has."""
+        self._ids.append(ids)
+        self._sizes.append(sizes)
+
+    def append_rows(self, rows: Sequence[np.ndarray]) -> None:
+        """Add texts, each with an array of its own."""
+        self.append(np.concatenate([*rows, np.zeros(0, self._ids.dtype)]), np.array([*map(len, rows)], np.int64))
+
+    def corpus(self) -> TokenCorpus:
+        """All texts."""
+        return TokenCorpus(self._ids.array(), offsets_of(self._sizes.array()))
 
 
 CLS, SEP, MASK = 101, 102, 103

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from vizsla.datasets import BeirDataset, Document
+from vizsla.datasets import BeirDataset
 from vizsla.errors import InputError, VizslaError
-from vizsla.models import BM25, Augmenter, LearnedSparse, Model, Reranker, count_statistics, field_text
+from vizsla.index.storage.document_store import DocumentStore
+from vizsla.models import BM25, Augmenter, CountedStatistics, LearnedSparse, Model, Reranker, field_text
 from vizsla.models.augmenter import read_query
 from vizsla.text import Analyzer
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingData, TrainingInputs
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder
-from vizsla.training.prepare.judged import judgement_rows, positives_and_negatives
+from vizsla.training.prepare.judged import NUMBER, judgement_rows, positives_and_negatives, weighed_rows
 from vizsla.training.prepare.teacher import (
     MarginSquares,
     TeacherSettings,
@@ -98,21 +99,19 @@ class CountedDataset:
     """A data set as BM25 reads it, with the document frequency of each term."""
 
     dataset: BeirDataset
-    documents: list[Document]
-    vectors: Any
+    documents: DocumentStore
     terms: list[str]
     frequencies: np.ndarray
-    statistics: Any
+    statistics: CountedStatistics
 
     @classmethod
     def read(cls, dataset: BeirDataset, bm25: BM25) -> CountedDataset:
         """Read all documents of a data set."""
-        documents = list(dataset.documents())
-        stored = bm25.document_encoder().encode([d.content for d in documents])
-        statistics = count_statistics(stored)
-        vectors = bm25.weigh(stored, statistics)
-        terms = [vectors.vocabulary[i][1] for i in range(len(vectors.vocabulary))]
-        return cls(dataset, documents, vectors, terms, statistics.document_frequencies(terms), statistics)
+        documents = DocumentStore.of(dataset.documents())
+        statistics = bm25.count(documents.contents)
+        terms = list(statistics.frequencies)
+        frequencies = np.fromiter(statistics.frequencies.values(), np.int64, len(terms))
+        return cls(dataset, documents, terms, frequencies, statistics)
 
 
 def chosen_terms(datasets: Sequence[CountedDataset], vocabulary: TermVocabulary, pieces: Analyzer) -> list[str]:
@@ -140,7 +139,7 @@ def surface_pieces(
     analyzer, fields = vocabulary.bm25.text_analyzer, vocabulary.bm25.fields
     for one in datasets:
         step = max(1, len(one.documents) // _SAMPLED_DOCUMENTS)
-        for document in one.documents[::step]:
+        for document in one.documents.chosen(np.arange(0, len(one.documents), step)):
             text = field_text(document.content, fields)
             for token in analyzer.tokens(text):
                 if token.term in wanted:
@@ -152,14 +151,9 @@ def surface_pieces(
 def bm25_rows(dataset: CountedDataset, bm25: BM25, columns: Mapping[str, int], factor: float = 1.0) -> BM25Rows:
     """The documents of a data set over the terms that have a column; their weights are multiplied by `factor`."""
     from vizsla.training.arrays.augmenter import BM25Rows
-    from vizsla.training.arrays.products import SparseRows
 
+    rows = weighed_rows(dataset.documents, bm25, dataset.statistics, columns, factor)
     column_of = np.array([columns.get(term, -1) for term in dataset.terms], np.int64)
-    has_column = column_of[dataset.vectors.indices] >= 0
-    pointers = np.concatenate([[0], np.cumsum(has_column)])[dataset.vectors.pointers]
-    terms = column_of[dataset.vectors.indices][has_column].astype(np.int32)
-    weights = (factor * dataset.vectors.values[has_column]).astype(np.float32)
-    rows = SparseRows(pointers, terms, weights)
     idf, document_share = (np.zeros(len(columns), np.float32) for _ in range(2))
     used, count = (column_of >= 0) & (dataset.frequencies > 0), dataset.statistics.documents
     idf[column_of[used]] = bm25.term_factors(dataset.frequencies[used], count)
@@ -229,7 +223,8 @@ class DatasetArrays:
         texts, queries, own = self.queries[split]
         bm25 = replace(self.vocabulary.bm25, variant="lucene")
         positives, ranked = positives_and_negatives(self.dataset.documents, texts, self.dataset.dataset, split, bm25)
-        negatives = TokenCorpus.of([ranked[i][: self.settings.negatives_depth or None] for i in range(len(ranked))])
+        firsts = (ranked[i][: self.settings.negatives_depth or None] for i in range(len(ranked)))
+        negatives: TokenCorpus = TokenCorpus.of(firsts, NUMBER)
         given: tuple[np.ndarray | None, np.ndarray | None] = None, None
         if teachers:
             given = answer_scores(self.dataset.documents, list(texts.values()), positives, negatives, teachers, scores)

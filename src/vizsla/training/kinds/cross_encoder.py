@@ -11,7 +11,8 @@ import numpy as np
 
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import VizslaError
-from vizsla.models import BM25, QUERIES, Model, Reranker, field_text
+from vizsla.index.storage.document_store import DocumentStore
+from vizsla.models import BM25, QUERIES, Model, Reranker
 from vizsla.models.reranker import reranker_folder
 from vizsla.neural.checkpoints.checkpoint import find_checkpoint
 from vizsla.neural.network import ABOUT, Network
@@ -127,9 +128,9 @@ def _collections(settings: CrossEncoderDataSettings, inputs: TrainingInputs, fol
         yield generated_queries(corpus, settings.generated, folder).thinned(settings.kept_negatives, rng)
 
 
-def _expanded(corpus: Iterable[Document], settings: CrossEncoderDataSettings) -> list[Document]:
+def _expanded(corpus: Iterable[Document], settings: CrossEncoderDataSettings) -> DocumentStore:
     """The documents, which must have generated queries, and no run as their first stage."""
-    documents = list(corpus)
+    documents = DocumentStore.of(corpus)
     if Path(settings.negatives).is_file():
         raise VizslaError(
             f"{settings.negatives}: a run does not have the generated queries of --corpus; name a model instead"
@@ -143,7 +144,7 @@ def _expanded(corpus: Iterable[Document], settings: CrossEncoderDataSettings) ->
 
 
 def _judged(dataset: BeirDataset, settings: CrossEncoderDataSettings, rng: np.random.Generator) -> AnsweredQueries:
-    queries, documents = dataset.queries_of(dataset.qrels("train")), list(dataset.documents())
+    queries, documents = dataset.queries_of(dataset.qrels("train")), DocumentStore.of(dataset.documents())
     if settings.max_queries and len(queries) > settings.max_queries:
         names = list(queries)
         chosen = np.sort(rng.permutation(len(names))[: settings.max_queries])
@@ -161,14 +162,14 @@ def cross_encoder_dev(
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
     qrels = dataset.qrels(split)
-    queries, documents = dataset.queries_of(qrels), list(dataset.documents())
+    queries, documents = dataset.queries_of(qrels), DocumentStore.of(dataset.documents())
     rankings = first_stage_rankings(settings.dev_first_stage, documents, queries, settings.candidates_depth)
-    numbers = {d.id: i for i, d in enumerate(documents)}
-    candidates = [np.array([numbers[d] for d in rankings[q] if d in numbers and d != q], np.int64) for q in queries]
+    own = documents.numbers(list(queries))
+    candidates = (ranked[ranked != own[i]] for i, ranked in enumerate(rankings[q] for q in range(len(rankings))))
     return CrossEncoderDev.of(
         dataset.name,
         packed_texts(list(queries.values()), analyzer),
-        packed_texts([field_text(d.content, FIELDS) for d in documents], analyzer),
+        packed_texts(documents.texts(FIELDS), analyzer),
         TokenCorpus.of(candidates),
         judgement_rows(documents, queries, qrels),
         max_query_length=settings.max_query_length,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,10 @@ import numpy as np
 
 from vizsla.datasets import BeirDataset
 from vizsla.errors import InputError
+from vizsla.index.storage.document_store import DocumentStore
 from vizsla.models import DeepCT, Model, field_text
 from vizsla.models.counts import first_pieces
+from vizsla.scratch import GrowingArray
 from vizsla.text import Analyzer
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingData, TrainingInputs
 from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
@@ -54,21 +56,25 @@ def term_targets(dataset: BeirDataset, pieces: Analyzer, words: Analyzer, fields
             if grade > 0 and query in terms:
                 answered[answer].append(terms[query])
     numbers: dict[str, int] = pieces.tokenizer.numbers  # type: ignore[attr-defined]
-    ids, targets = [], [np.zeros(0, np.float16)]
-    for document in dataset.documents():
-        if document.id not in answered:
-            continue
-        text = field_text(document.content, fields)
-        own, at = _aligned(text, pieces, words)
-        recall = term_recall(answered[document.id])
-        ids.append(np.array([numbers[piece] for piece in own], np.int64))
-        row = np.full(len(own), np.nan, np.float16)
-        for term, place in at:
-            row[place] = np.fmax(row[place], recall.get(term, 0.0))
-        targets.append(row)
-    if not ids:
+    targets = GrowingArray(np.float16)
+
+    def documents() -> Iterator[np.ndarray]:
+        for document in dataset.documents():
+            if document.id not in answered:
+                continue
+            text = field_text(document.content, fields)
+            own, at = _aligned(text, pieces, words)
+            recall = term_recall(answered[document.id])
+            row = np.full(len(own), np.nan, np.float16)
+            for term, place in at:
+                row[place] = np.fmax(row[place], recall.get(term, 0.0))
+            targets.append(row)
+            yield np.array([numbers[piece] for piece in own], np.int64)
+
+    packed: TokenCorpus = TokenCorpus.of(documents(), np.uint32)
+    if not len(packed):
         raise InputError("none of the train queries has a relevant document here", file=str(dataset.folder))
-    return TermTargets(TokenCorpus.of(ids), np.concatenate(targets))
+    return TermTargets(packed, targets.array())
 
 
 def term_dev(
@@ -84,21 +90,25 @@ def term_dev(
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
     qrels = dataset.qrels(split)
-    queries, documents = dataset.queries_of(qrels), list(dataset.documents())
+    queries, documents = dataset.queries_of(qrels), DocumentStore.of(dataset.documents())
     numbers: dict[str, int] = pieces.tokenizer.numbers  # type: ignore[attr-defined]
     columns: dict[str, int] = {}
-    ids, terms = [], [np.zeros(0, np.int32)]
-    for document in documents:
-        own, at = _aligned(field_text(document.content, fields), pieces, words)
-        ids.append(np.array([numbers[piece] for piece in own], np.int64))
-        row = np.full(len(own), -1, np.int32)
-        for term, place in at:
-            row[place] = columns.setdefault(term, len(columns))
-        terms.append(row)
+    terms = GrowingArray(np.int32)
+
+    def ids() -> Iterator[np.ndarray]:
+        for text in documents.texts(fields):
+            own, at = _aligned(text, pieces, words)
+            row = np.full(len(own), -1, np.int32)
+            for term, place in at:
+                row[place] = columns.setdefault(term, len(columns))
+            terms.append(row)
+            yield np.array([numbers[piece] for piece in own], np.int64)
+
+    read: TokenCorpus = TokenCorpus.of(ids(), np.uint32)
     asked = [[columns[term] for term in words(text) if term in columns] for text in queries.values()]
     packed: TokenCorpus = TokenCorpus.of([np.array(row, np.int64) for row in asked])
     judged = judgement_rows(documents, queries, qrels)
-    return TermDev(dataset.name, TokenCorpus.of(ids), np.concatenate(terms), packed, judged, settings=settings)
+    return TermDev(dataset.name, read, terms.array(), packed, judged, settings=settings)
 
 
 def _aligned(text: str, pieces: Analyzer, words: Analyzer) -> tuple[list[str], list[tuple[str, int]]]:

@@ -136,7 +136,7 @@ def teacher_vectors(collections: Sequence[JudgedTexts], settings: TeacherSetting
     for documents, queries, pairs in collections:
         used = np.unique(np.concatenate([pairs.positives.ids, pairs.negatives.ids]))
         scorer = PairScorer(teacher, documents, list(queries.values()), used)
-        encoded.append((scorer.query_vectors(scorer.queries), scorer.document_vectors))
+        encoded.append((scorer.query_vectors(scorer.queries), scorer.document_vectors()))
         numbers.append(used + first)
         first += len(documents)
         scores = [

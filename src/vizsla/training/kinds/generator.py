@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,12 @@ from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.evaluation.answers import has_answer
 from vizsla.expansion.output import queries_of
 from vizsla.models import field_text
+from vizsla.models.components import batches_of
 from vizsla.models.generator import TextGenerator, generator_folder, open_generator
 from vizsla.neural.checkpoints.bart import bart_checkpoint, is_plain_bart, read_quantised, start_arrays, write_quantised
 from vizsla.neural.checkpoints.generator import TASKS, GeneratorCheckpoint
 from vizsla.neural.weights import has_weights, read_checkpoint
+from vizsla.scratch import GrowingArray
 from vizsla.text.sentences import sentences_of
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingData, TrainingInputs
 from vizsla.training.prepare.base_model import Base
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from vizsla.training.loop.objectives import Objective
 
 GAR_TASKS = ("answer", "sentence", "title")
+_TEXTS = 5000  # pairs that are tokenized at once
 SEPARATOR = " *** "
 """The separator of titles, as in the texts that GAR's authors generated."""
 
@@ -124,24 +128,21 @@ def generation_pairs(
 ) -> GenerationPairs:
     """Pairs as token ids; inputs that follow one another and are equal are kept once."""
     from vizsla.training.arrays.generation import GenerationPairs
-    from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.arrays.token_corpus import GrowingCorpus
 
-    inputs: list[str] = []
-    targets: list[str] = []
-    rows: list[int] = []
-    for source, target in texts:
-        if not inputs or inputs[-1] != source:
-            inputs.append(source)
-        rows.append(len(inputs) - 1)
-        targets.append(target)
-    if not targets:
+    rows, inputs, targets = GrowingArray(np.int64), GrowingCorpus(np.uint32), GrowingCorpus(np.uint32)
+    last: str | None = None
+    for block in batches_of(texts, _TEXTS):
+        new = np.array([source != before for before, source in pairwise([last, *(source for source, _ in block)])])
+        rows.append(len(inputs) + np.cumsum(new) - 1)
+        inputs.append_rows(
+            checkpoint.inputs([source for (source, _), is_new in zip(block, new, strict=True) if is_new])
+        )
+        targets.append_rows(checkpoint.targets([target for _, target in block], target_length))
+        last = block[-1][0]
+    if not len(targets):
         raise VizslaError(f"{name}: there is no pair of an input and a text to write")
-    return GenerationPairs(
-        TokenCorpus.of(checkpoint.inputs(inputs)).narrow(),
-        TokenCorpus.of(checkpoint.targets(targets, target_length)).narrow(),
-        np.array(rows, np.int64),
-        name,
-    )
+    return GenerationPairs(inputs.corpus().narrow(), targets.corpus().narrow(), rows.array(), name)
 
 
 def concatenated(several: list[GenerationPairs]) -> GenerationPairs:

@@ -85,12 +85,14 @@ class CoilDevSet(DevSet):
     def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
         """nDCG@10 of the network, and of the sum of its scores and BM25's after scaling both to the same spread."""
         queries: Any = self._vectors(self.queries, 0, len(self.queries), 0, encode, assemble, device)
-        scores = []
-        for first in range(0, len(self.documents), _BLOCK):
-            last = min(first + _BLOCK, len(self.documents))
-            documents: Any = self._vectors(self.documents, first, last, 1, encode, assemble, device)
-            scores.append(coil_scores(queries, documents))
-        return self.figures_of(torch.cat(scores, 1), device)
+
+        def blocks() -> Iterator[Tensor]:
+            for first in range(0, len(self.documents), _BLOCK):
+                last = min(first + _BLOCK, len(self.documents))
+                documents: Any = self._vectors(self.documents, first, last, 1, encode, assemble, device)
+                yield coil_scores(queries, documents)
+
+        return self.figures_of(blocks(), device)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from vizsla.npz import read_arrays, save_arrays
-from vizsla.training.arrays.dev_set import Assemble, Encode, found, numbered_folders, text_vectors
+from vizsla.training.arrays.dev_set import Assemble, BestDocuments, Encode, found, numbered_folders, text_vectors
 from vizsla.training.arrays.pairs import MinedPairs
 from vizsla.training.arrays.products import scores_of, sparse_rows
 from vizsla.training.arrays.token_corpus import TokenCorpus
@@ -93,7 +93,11 @@ class NegativesRefresh:
 @torch.no_grad()
 def mined_negatives(refresh: NegativesRefresh, encode: Encode, assemble: Assemble, device: torch.device) -> TokenCorpus:
     """For each query the documents of its data set that score highest, best first, without those that answer it."""
-    pairs, rows = refresh.pairs, []
+    return TokenCorpus.of(_mined(refresh, encode, assemble, device), np.uint32)
+
+
+def _mined(refresh: NegativesRefresh, encode: Encode, assemble: Assemble, device: torch.device) -> Iterator[np.ndarray]:
+    pairs = refresh.pairs
     for queries, documents in refresh.collections:
         depth = min(refresh.depth, documents.stop - documents.start)
         bests = [
@@ -110,17 +114,14 @@ def mined_negatives(refresh: NegativesRefresh, encode: Encode, assemble: Assembl
                 best.add(block, first, excluded[own] - begin, answers[own] - first, sparse=refresh.sparse)
                 begin += len(best.queries)
             first += len(block)
-        rows += [row for best in bests for row in best.rows()]
-    return TokenCorpus.of(rows)
+        yield from (row for best in bests for row in best.rows())
 
 
 class _Best:
     """The documents with the highest scores for some queries, of those that were added so far."""
 
     def __init__(self, queries: Any, depth: int) -> None:
-        self.queries, self.depth = queries, depth
-        self.scores = torch.full((len(queries), depth), -torch.inf, device=queries.device)
-        self.numbers = torch.full((len(queries), depth), -1, device=queries.device)
+        self.queries, self._best = queries, BestDocuments(depth)
 
     def add(self, documents: Any, first: int, rows: np.ndarray, columns: np.ndarray, *, sparse: bool) -> None:
         """Score documents, which are numbered from `first`; pairs of these rows and columns are left out."""
@@ -128,15 +129,12 @@ class _Best:
         if sparse:
             scores = found(scores)
         scores[torch.from_numpy(rows).to(scores.device), torch.from_numpy(columns).to(scores.device)] = -torch.inf
-        best = scores.topk(min(self.depth, scores.shape[1]), 1)
-        joined = torch.cat([self.scores, best.values], 1).topk(self.depth, 1)
-        self.scores = joined.values
-        self.numbers = torch.cat([self.numbers, best.indices + first], 1).gather(1, joined.indices)
+        self._best.add(scores, first)
 
     def rows(self) -> list[np.ndarray]:
         """For each query the numbers of its documents, best first."""
-        numbers, known = self.numbers.cpu().numpy(), (self.scores > -torch.inf).cpu().numpy()
-        return [row[kept] for row, kept in zip(numbers, known, strict=True)]
+        numbers, scores = (tensor.cpu().numpy() for tensor in (self._best.numbers, self._best.scores))
+        return [row[kept] for row, kept in zip(numbers, scores > -np.inf, strict=True)]
 
 
 def _vectors(

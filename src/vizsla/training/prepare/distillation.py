@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,11 +13,14 @@ import numpy as np
 
 from vizsla.datasets import Document, read_queries
 from vizsla.errors import VizslaError
+from vizsla.index.storage.document_store import DocumentStore
 from vizsla.models import Model, field_text
+from vizsla.models.components import batches_of
+from vizsla.scratch import GrowingArray, StoredTexts
 from vizsla.text import Analyzer
 from vizsla.text.sentences import sentences_of
-from vizsla.training.prepare.judged import temporary_index
-from vizsla.training.prepare.texts import FIELDS, packed_texts, tokenizer_of
+from vizsla.training.prepare.judged import NUMBER, ranked_ids, temporary_index
+from vizsla.training.prepare.texts import FIELDS, TextPacker, packed_texts
 from vizsla.training.settings import require_positive, setting
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from vizsla.training.arrays.pairs import MinedPairs
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
-_QUERIES = 20_000  # searched at once
+_RANKED = 4096  # queries whose documents are looked up at once
 _SHORT_QUERY = 3, 10  # words
 _QUESTION_BODY = 2, 8  # words of a sentence in a made-up question
 _QUESTION_START = 1, 3  # words of a real question that a made-up question begins with
@@ -149,67 +152,74 @@ class DistillationData(NamedTuple):
 
 
 def distillation_data(
-    documents: Sequence[Document], teacher: Model, analyzer: Analyzer, settings: DistillationSettings
+    documents: Iterable[Document], teacher: Model, analyzer: Analyzer, settings: DistillationSettings
 ) -> DistillationData:
     """Queries drawn from documents, with the first and the last documents of the teacher's ranking; and dev questions.
 
     Queries for which the teacher finds fewer than `depth` documents are left out.
     """
     from vizsla.training.arrays.pairs import MinedPairs
-    from vizsla.training.arrays.token_corpus import TokenCorpus
 
-    questions = read_questions(settings)
-    drawn = list(drawn_queries(documents, settings, questions))
+    documents, questions = DocumentStore.of(documents), read_questions(settings)
+    drawn = StoredTexts.of(drawn_queries(documents, settings, questions))
     if settings.max_queries and len(drawn) > settings.max_queries:
         chosen = np.random.default_rng((settings.seed, 1)).permutation(len(drawn))[: settings.max_queries]
-        drawn = [drawn[i] for i in np.sort(chosen).tolist()]
+        drawn = StoredTexts.of(map(drawn.__getitem__, np.sort(chosen).tolist()))
+    queries = StoredTexts.of(chain(questions, drawn)) if questions else drawn
     dev_questions = {file: list(read_queries(file).values()) for file in _files(settings.dev_questions)}
     with temporary_index(documents, teacher) as index:
-        ranked = _rank([*questions, *drawn], "the sentences", documents, index, analyzer, settings)
+        ranked = _rank(queries, "the sentences", documents, index, analyzer, settings)
         dev_ranked = {
             file.name.partition(".")[0]: _rank(
                 questions_of_file, f"the questions in {file}", documents, index, analyzer, settings
             )
             for file, questions_of_file in dev_questions.items()
         }
-    texts = packed_texts([field_text(d.content, FIELDS) for d in documents], analyzer)
-    positives, negatives = ranked.numbers[:, : settings.top_positives], ranked.numbers[:, -settings.bottom_negatives :]
-    pairs = MinedPairs(ranked.queries, texts, TokenCorpus.of(list(positives)), TokenCorpus.of(list(negatives)))
+    texts = packed_texts(documents.texts(FIELDS), analyzer)
+    pairs = MinedPairs(ranked.queries, texts, ranked.positives, ranked.negatives)
     return DistillationData(pairs, [_imitation_dev(name, one, texts, settings) for name, one in dev_ranked.items()])
 
 
 class _Ranked(NamedTuple):
     queries: TokenCorpus
-    numbers: np.ndarray  # [queries, depth] the documents, best first
+    positives: TokenCorpus
+    negatives: TokenCorpus  # as the teacher ranks them, the last one last
 
 
 def _rank(
-    queries: Sequence[str], which: str, documents: Sequence[Document], index: Index, analyzer: Analyzer,
+    queries: Sequence[str], which: str, documents: DocumentStore, index: Index, analyzer: Analyzer,
     settings: DistillationSettings,
 ) -> _Ranked:  # fmt: skip
-    """The queries for which the teacher finds enough documents, as token ids, and these documents."""
-    from vizsla.training.arrays.token_corpus import TokenCorpus
+    """The queries for which the teacher finds enough documents, as token ids, and its first and last documents."""
+    from vizsla.training.arrays.token_corpus import GrowingCorpus, TokenCorpus
 
-    numbers, tokenize = {d.id: i for i, d in enumerate(documents)}, tokenizer_of(analyzer)
-    query_tokens: list[np.ndarray] = []
-    ranked: list[np.ndarray] = []
-    for first in range(0, len(queries), _QUERIES):
-        block = queries[first : first + _QUERIES]
-        run = index.run({str(i): text for i, text in enumerate(block)}, settings.depth)
-        for number, tokens in enumerate(tokenize(block)):
-            ranking = run[str(number)].documents if str(number) in run else ()
-            if len(ranking) == settings.depth and len(tokens):
-                query_tokens.append(tokens)
-                ranked.append(np.array([numbers[d] for d in ranking], np.int64))
-    if not query_tokens:
+    packer, depth = TextPacker(analyzer), settings.depth
+    kept_queries = GrowingCorpus(packer.dtype)
+    firsts, lasts = GrowingArray(NUMBER), GrowingArray(NUMBER)
+    found = batches_of(zip(queries, ranked_ids(index, queries, depth), strict=True), _RANKED)
+    for block in found:
+        tokens, lengths = packer.block([query for query, _ in block])
+        kept = np.array([len(ranking) == depth for _, ranking in block]) & (lengths > 0)
+        kept_queries.append(tokens[np.repeat(kept, lengths)], lengths[kept])
+        best = [doc_id for (_, ranking), keeps in zip(block, kept.tolist(), strict=True) if keeps for doc_id in ranking]
+        numbers = documents.numbers(best).reshape(-1, depth)
+        firsts.append(numbers[:, : settings.top_positives].ravel())
+        lasts.append(numbers[:, -settings.bottom_negatives :].ravel())
+    if not len(kept_queries):
         raise VizslaError(f"{index.model.name} finds {settings.depth} documents for none of {which}")
-    return _Ranked(TokenCorpus.of(query_tokens), np.stack(ranked))
+    sides = (
+        TokenCorpus(numbers.array(), np.arange(len(kept_queries) + 1) * count)
+        for numbers, count in ((firsts, settings.top_positives), (lasts, settings.bottom_negatives))
+    )
+    return _Ranked(kept_queries.corpus(), *sides)
 
 
 def _imitation_dev(name: str, ranked: _Ranked, texts: TokenCorpus, settings: DistillationSettings) -> ImitationDev:
     """The first document for each question, and one of the last, drawn at random."""
     from vizsla.training.arrays.dev_set import ImitationDev
 
-    queries, numbers = ranked
-    places = np.random.default_rng((settings.seed, 2)).integers(1, settings.bottom_negatives + 1, len(numbers))
-    return ImitationDev.of(name, queries, texts, numbers[:, 0], numbers[np.arange(len(numbers)), -places])
+    count = len(ranked.queries)
+    places = np.random.default_rng((settings.seed, 2)).integers(1, settings.bottom_negatives + 1, count)
+    firsts = ranked.positives.ids.reshape(count, -1).astype(np.int64)[:, 0]
+    lasts = ranked.negatives.ids.reshape(count, -1).astype(np.int64)[np.arange(count), -places]
+    return ImitationDev.of(name, ranked.queries, texts, firsts, lasts)

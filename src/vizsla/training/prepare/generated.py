@@ -13,10 +13,11 @@ from vizsla.datasets import Document
 from vizsla.datasets.files import read_json_lines
 from vizsla.errors import InputError, VizslaError, kind_of
 from vizsla.expansion import expand
+from vizsla.index.storage.document_store import ChosenDocuments, DocumentStore
 from vizsla.models import QUERIES, parse_model
 from vizsla.models.generator import Sampling, open_generator
 from vizsla.text import Analyzer
-from vizsla.training.prepare.judged import AnsweredQueries, temporary_index
+from vizsla.training.prepare.judged import NUMBER, AnsweredQueries, numbers_of, ranked_ids, temporary_index
 from vizsla.training.prepare.teacher import SumTeacherSettings, open_teachers, scaled, taught_pairs
 from vizsla.training.settings import require_at_least, require_positive, setting
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 _FILE = "queries.jsonl"  # in the folder of a run: documents with the queries that were generated for them
 _SCORES = "teacher.scores"
-_SEARCHED = 20_000  # queries searched at once
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def generated_pairs(
     documents, including those whose queries are not used. Generated queries and a teacher's scores are stored in the
     folder, so that an interrupted run continues from there.
     """
-    answered = generated_queries(list(documents), settings, folder)
+    answered = generated_queries(DocumentStore.of(documents), settings, folder)
     packed = answered.packed(analyzer)
     mined = replace(
         packed, queries=packed.queries.narrow(), documents=packed.documents.narrow(),
@@ -99,22 +99,25 @@ def generated_pairs(
     return scaled(taught, settings)
 
 
-def generated_queries(documents: Sequence[Document], settings: GeneratedQueries, folder: Path) -> AnsweredQueries:
+def generated_queries(documents: DocumentStore, settings: GeneratedQueries, folder: Path) -> AnsweredQueries:
     """Generated queries with their documents, and hard negatives if the settings require them."""
     everything: Sequence[Document] = documents
-    chosen = _sample(len(everything), settings)
-    written = queries_of([everything[i] for i in chosen], settings, folder)
+    chosen = _sample(len(documents), settings)
+    written = queries_of(documents.chosen(chosen), settings, folder)
+    numbers = chosen
     if not settings.searches:  # no other document is read
-        everything, chosen = [everything[i] for i in chosen], list(range(len(chosen)))
-    pairs = [(query, number) for number, queries in zip(chosen, written, strict=True) for query in queries]
-    rankings = _rankings(everything, [query for query, _ in pairs], settings) if settings.searches else []
+        everything, numbers = documents.chosen(chosen), np.arange(len(chosen))
+    pairs = [(query, number) for number, some in zip(numbers.tolist(), written, strict=True) for query in some]
+    rankings = _rankings(documents, [query for query, _ in pairs], settings) if settings.searches else None
     kept = _kept(pairs, rankings, settings)
     if not kept:
         raise VizslaError("there is no generated query to learn from; generate more, or keep more of them")
     pairs = [pairs[i] for i in kept]
     positives = _positives(pairs)
-    negatives = _negatives(positives, [rankings[i] for i in kept] if settings.negatives_per_query else None, settings)
-    return AnsweredQueries(everything, [query for query, _ in pairs], positives, negatives)
+    ranked = rankings.chosen(np.array(kept)) if settings.negatives_per_query and rankings is not None else None
+    return AnsweredQueries(
+        everything, [query for query, _ in pairs], positives, _negatives(positives, ranked, settings)
+    )
 
 
 def queries_of(documents: Sequence[Document], settings: GeneratedQueries, folder: Path) -> list[list[str]]:
@@ -123,7 +126,8 @@ def queries_of(documents: Sequence[Document], settings: GeneratedQueries, folder
     missing = [number for number, queries in enumerate(given) if queries is None]
     if settings.generator and missing:
         folder.mkdir(parents=True, exist_ok=True)
-        expand([documents[i] for i in missing], folder / _FILE, open_generator(settings.generator), settings.sampling)
+        without = ChosenDocuments(documents, np.array(missing))
+        expand(without, folder / _FILE, open_generator(settings.generator), settings.sampling)
         for number, (_, record) in zip(missing, read_json_lines(folder / _FILE), strict=True):
             given[number] = record[QUERIES]
     elif len(missing) == len(given):
@@ -151,12 +155,11 @@ def _distinct(queries: Iterable[str]) -> Iterator[str]:
     return iter(dict.fromkeys(stripped for query in queries if (stripped := query.strip())))
 
 
-def _sample(count: int, settings: GeneratedQueries) -> list[int]:
+def _sample(count: int, settings: GeneratedQueries) -> np.ndarray:
     """The numbers of the documents that queries are learnt from, in order."""
     if count <= settings.max_documents:
-        return list(range(count))
-    chosen = np.random.default_rng(settings.seed).permutation(count)[: settings.max_documents]
-    return [int(number) for number in np.sort(chosen)]
+        return np.arange(count)
+    return np.sort(np.random.default_rng(settings.seed).permutation(count)[: settings.max_documents])
 
 
 def _positives(pairs: Sequence[tuple[str, int]]) -> TokenCorpus:
@@ -170,25 +173,19 @@ def _positives(pairs: Sequence[tuple[str, int]]) -> TokenCorpus:
     return TokenCorpus.of([np.array(row, np.int64) for row in rows])
 
 
-def _rankings(documents: Sequence[Document], queries: Sequence[str], settings: GeneratedQueries) -> list[np.ndarray]:
+def _rankings(documents: DocumentStore, queries: Sequence[str], settings: GeneratedQueries) -> TokenCorpus:
     """For each query the numbers of the best documents of a model."""
-    numbers = {document.id: number for number, document in enumerate(documents)}
-    depth, rows = max(settings.negatives_depth, settings.max_own_rank), []
+    depth = max(settings.negatives_depth, settings.max_own_rank)
     with temporary_index(documents, parse_model(settings.negatives)) as index:
-        for first in range(0, len(queries), _SEARCHED):
-            block = {str(i): query for i, query in enumerate(queries[first : first + _SEARCHED])}
-            run = index.run(block, depth)
-            ranked = (run[query].documents if query in run else () for query in block)
-            rows += [np.array([numbers[d] for d in found], np.int32) for found in ranked]
-    return rows
+        return numbers_of(documents, ranked_ids(index, queries, depth))
 
 
-def _kept(pairs: Sequence[tuple[str, int]], rankings: Sequence[np.ndarray], settings: GeneratedQueries) -> list[int]:
+def _kept(pairs: Sequence[tuple[str, int]], rankings: TokenCorpus | None, settings: GeneratedQueries) -> list[int]:
     """The indices of the pairs to use: those that find their document, and not too many of one document."""
     counts: dict[int, int] = {}
     kept = []
     for place, (_, number) in enumerate(pairs):
-        if settings.max_own_rank and number not in rankings[place][: settings.max_own_rank]:
+        if rankings is not None and settings.max_own_rank and number not in rankings[place][: settings.max_own_rank]:
             continue
         counts[number] = counts.get(number, 0) + 1
         if counts[number] <= settings.queries_per_document:
@@ -196,18 +193,18 @@ def _kept(pairs: Sequence[tuple[str, int]], rankings: Sequence[np.ndarray], sett
     return kept
 
 
-def _negatives(
-    positives: TokenCorpus, rankings: Sequence[np.ndarray] | None, settings: GeneratedQueries
-) -> TokenCorpus:
+def _negatives(positives: TokenCorpus, rankings: TokenCorpus | None, settings: GeneratedQueries) -> TokenCorpus:
     """For each query the documents of its ranking that are not its positives; none without rankings."""
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
     if rankings is None:
-        return TokenCorpus.of([np.zeros(0, np.int64)] * len(positives))
-    firsts = (ranked[: settings.negatives_depth] for ranked in rankings)
-    rows = [ranked[~np.isin(ranked, positives[i])].astype(np.int64) for i, ranked in enumerate(firsts)]
-    if not any(len(row) for row in rows):
+        return TokenCorpus(np.zeros(0, np.int64), np.zeros(len(positives) + 1, np.int64))
+    firsts = (rankings[i][: settings.negatives_depth] for i in range(len(rankings)))
+    negatives: TokenCorpus = TokenCorpus.of(
+        (ranked[~np.isin(ranked, positives[i])] for i, ranked in enumerate(firsts)), NUMBER
+    )
+    if not len(negatives.ids):
         raise VizslaError(
             f"{settings.negatives} finds no document but its own for any query, so there are no negatives"
         )
-    return TokenCorpus.of(rows)
+    return negatives

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,24 +11,35 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from vizsla.datasets import BeirDataset, Document
+from vizsla.datasets.beir import read_hard_negatives
 from vizsla.errors import InputError, VizslaError
 from vizsla.index import Index
-from vizsla.models import BM25, Model, field_text, parse_model
+from vizsla.index.storage.document_store import ChosenDocuments, DocumentStore
+from vizsla.models import BM25, Model, Statistics, field_text, parse_model
+from vizsla.models.components import batches_of
 from vizsla.runs import Qrels, Run
+from vizsla.scratch import GrowingArray, offsets_of
 from vizsla.text import Analyzer
 from vizsla.training.prepare.texts import FIELDS, packed_texts
+from vizsla.vectors import SparseVectors
 
 if TYPE_CHECKING:
     from vizsla.training.arrays.dev_set import DevSet
     from vizsla.training.arrays.pairs import MinedPairs
+    from vizsla.training.arrays.products import SparseRows
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
 
+NUMBER = np.uint32  # of a document, in arrays
+_SEARCHED = 4096  # queries whose documents are looked up at once
+_LISTS = 2048  # lists of ids that are looked up at once
+
+
 @contextmanager
-def temporary_index(documents: Sequence[Document], model: Model) -> Iterator[Index]:
+def temporary_index(documents: DocumentStore, model: Model) -> Iterator[Index]:
     """An index of documents that is deleted afterwards; a model that needs it is fitted to them."""
     if model.needs_corpus_statistics:
-        model = model.fit([d.content for d in documents])
+        model = model.fit(documents.contents)
     with (
         tempfile.TemporaryDirectory(prefix="vizsla-") as folder,
         Index.create(f"{folder}/index", model, store=False) as index,
@@ -52,18 +63,18 @@ class AnsweredQueries(NamedTuple):
 
         negatives = self.negatives
         if kept_negatives:
-            rows = [negatives[query] for query in range(len(negatives))]
-            chosen = [np.sort(rng.permutation(len(row))[:kept_negatives]) for row in rows]
-            negatives = TokenCorpus.of([np.asarray(row)[places] for row, places in zip(rows, chosen, strict=True)])
+            rows = (np.asarray(negatives[query]) for query in range(len(negatives)))
+            kept = (row[np.sort(rng.permutation(len(row))[:kept_negatives])] for row in rows)
+            negatives = TokenCorpus.of(kept, negatives.ids.dtype)
         used = np.union1d(self.positives.ids, negatives.ids).astype(np.int64)
         sides = (TokenCorpus(np.searchsorted(used, side.ids), side.offsets) for side in (self.positives, negatives))
-        return AnsweredQueries([self.documents[i] for i in used.tolist()], self.queries, *sides)
+        return AnsweredQueries(ChosenDocuments(self.documents, used), self.queries, *sides)
 
     def packed(self, analyzer: Analyzer) -> MinedPairs:
         """The same as token ids."""
         from vizsla.training.arrays.pairs import MinedPairs
 
-        contents = [field_text(document.content, FIELDS) for document in self.documents]
+        contents = (field_text(document.content, FIELDS) for document in self.documents)
         queries, documents = (packed_texts(one, analyzer) for one in (self.queries, contents))
         return MinedPairs(queries, documents, self.positives, self.negatives)
 
@@ -74,14 +85,13 @@ NEGATIVES_DEPTH = 100  # of the rankings that hard negatives are taken from
 class JudgedTexts(NamedTuple):
     """The train queries of a data set, its documents, and both as pairs."""
 
-    documents: list[Document]
+    documents: DocumentStore
     queries: dict[str, str]
     pairs: MinedPairs
 
     def own_documents(self) -> np.ndarray:
         """[queries] the number of the document that has the id of a query; -1 for none."""
-        numbers = {document.id: number for number, document in enumerate(self.documents)}
-        return np.array([numbers.get(query, -1) for query in self.queries], np.int64)
+        return self.documents.numbers(list(self.queries))
 
 
 def judged_texts(
@@ -97,13 +107,12 @@ def judged_texts(
 
     check_run_has_one_dataset(negatives, datasets)
     for dataset in datasets:
-        queries, documents = dataset.queries_of(dataset.qrels("train")), list(dataset.documents())
+        queries, documents = dataset.queries_of(dataset.qrels("train")), DocumentStore.of(dataset.documents())
         numbers = positives_and_negatives(
             documents, queries, dataset, "train", BM25(fields=tuple(fields)), negatives, negatives_depth
         )
-        contents = [field_text(d.content, fields) for d in documents]
-        packed_queries = packed_texts(list(queries.values()), analyzer)
-        yield JudgedTexts(documents, queries, MinedPairs(packed_queries, packed_texts(contents, analyzer), *numbers))
+        packed = (packed_texts(texts, analyzer) for texts in (queries.values(), documents.texts(fields)))
+        yield JudgedTexts(documents, queries, MinedPairs(*packed, *numbers))
 
 
 def judged_pairs(
@@ -128,7 +137,7 @@ def check_run_has_one_dataset(first_stage: str, datasets: Sequence[BeirDataset])
 
 
 def positives_and_negatives(
-    documents: Sequence[Document],
+    documents: DocumentStore,
     queries: Mapping[str, str],
     dataset: BeirDataset,
     split: str,
@@ -144,89 +153,186 @@ def positives_and_negatives(
     """
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
-    qrels, named = dataset.qrels(split), dataset.hard_negatives(split)
-    if named and not any(query in qrels.judgements for query in named):
-        raise InputError(f"none of the queries in {split}_hard_negatives.jsonl is judged", file=str(dataset.folder))
-    named_negatives = (
-        {} if negatives else {query: one.negatives for query, one in named.items() if one.negatives is not None}
+    qrels, names = dataset.qrels(split), list(queries)
+    named = _Named.read(dataset, split, documents, queries, qrels)
+    takes_named = [not negatives and query in named.has_negatives for query in names]
+    others = {query: queries[query] for query, taken in zip(names, takes_named, strict=True) if not taken}
+    relevant = numbers_of(documents, ([d for d, g in qrels.judgements[q].items() if g > 0] for q in names))
+    positives: TokenCorpus = TokenCorpus.of(
+        (_unique(np.concatenate([named.positives_of(query), relevant[i]])) for i, query in enumerate(names)), NUMBER
     )
-    other_queries = {query: text for query, text in queries.items() if query not in named_negatives}
     if negatives:
-        rankings = first_stage_rankings(negatives, documents, other_queries, depth)
+        rankings = first_stage_rankings(negatives, documents, others, depth)
     else:
-        rankings = _model_rankings(documents, other_queries, bm25, depth) if other_queries else {}
-    numbers = {d.id: i for i, d in enumerate(documents)}
-    positive_numbers, negative_numbers = [], []
-    for query in queries:
-        entry = named.get(query)
-        relevant = [d for d, grade in qrels.judgements[query].items() if grade > 0]
-        answers = dict.fromkeys([*(entry.positives if entry else ()), *relevant])  # in order, unlike a set
-        candidates = named_negatives[query] if query in named_negatives else rankings[query]
-        wrong = [d for d in candidates if d in numbers and d not in answers and d != query]
-        positive_numbers.append(np.array([numbers[d] for d in answers if d in numbers], np.int64))
-        negative_numbers.append(np.array([numbers[d] for d in wrong], np.int64))
-    return TokenCorpus.of(positive_numbers), TokenCorpus.of(negative_numbers)
+        rankings = _model_rankings(documents, list(others.values()), bm25, depth)
+
+    def wrong() -> Iterator[np.ndarray]:
+        own, ranking = documents.numbers(names), 0
+        for i, query in enumerate(names):
+            candidates = named.negatives_of(query) if takes_named[i] else rankings[ranking]
+            ranking += not takes_named[i]
+            yield candidates[~np.isin(candidates, positives[i]) & (candidates != own[i])]
+
+    return positives, TokenCorpus.of(wrong(), NUMBER)
+
+
+class _Named(NamedTuple):
+    """The documents that a data set names for training, by number: a row for each query that its file has."""
+
+    rows: dict[str, int]
+    has_negatives: set[str]
+    positives: TokenCorpus
+    negatives: TokenCorpus
+
+    @classmethod
+    def read(
+        cls, dataset: BeirDataset, split: str, documents: DocumentStore, queries: Mapping[str, str], qrels: Qrels
+    ) -> _Named:
+        """The lines of those queries that are trained on; an error if the file has none that is judged."""
+        rows: dict[str, int] = {}
+        has_negatives: set[str] = set()
+        sides = _Rows(documents), _Rows(documents)
+        known = judged = False
+        for query, entry in read_hard_negatives(dataset.folder, split):
+            known, judged = True, judged or query in qrels.judgements
+            if query in queries:
+                rows[query] = len(rows)
+                for side, ids in zip(sides, (entry.positives, entry.negatives or ()), strict=True):
+                    side.append(ids)
+                if entry.negatives is not None:
+                    has_negatives.add(query)
+        if known and not judged:
+            raise InputError(f"none of the queries in {split}_hard_negatives.jsonl is judged", file=str(dataset.folder))
+        return cls(rows, has_negatives, *(side.corpus() for side in sides))
+
+    def positives_of(self, query: str) -> np.ndarray:
+        """The documents that answer a query, as far as they are named."""
+        return self.positives[self.rows[query]] if query in self.rows else np.zeros(0, NUMBER)
+
+    def negatives_of(self, query: str) -> np.ndarray:
+        """The hard negatives of a query that is here."""
+        return self.negatives[self.rows[query]]
+
+
+class _Rows:
+    """Lists of ids that become lists of numbers, some thousand at a time; ids that no document has are left out."""
+
+    def __init__(self, documents: DocumentStore) -> None:
+        from vizsla.training.arrays.token_corpus import GrowingCorpus
+
+        self._documents = documents
+        self._waiting: list[Sequence[str]] = []
+        self._numbers = GrowingCorpus(NUMBER)
+
+    def append(self, ids: Sequence[str]) -> None:
+        """Add a list."""
+        self._waiting.append(ids)
+        if len(self._waiting) == _LISTS:
+            self._look_up()
+
+    def _look_up(self) -> None:
+        numbers = self._documents.numbers([doc_id for ids in self._waiting for doc_id in ids])
+        owners = np.repeat(np.arange(len(self._waiting)), [len(ids) for ids in self._waiting])
+        known = numbers >= 0
+        self._numbers.append(numbers[known], np.bincount(owners[known], minlength=len(self._waiting)))
+        self._waiting = []
+
+    def corpus(self) -> TokenCorpus:
+        """The numbers of all lists."""
+        self._look_up()
+        return self._numbers.corpus()
+
+
+def numbers_of(documents: DocumentStore, lists: Iterable[Sequence[str]]) -> TokenCorpus:
+    """For each list of ids the numbers of the documents that have them; other ids are left out."""
+    rows = _Rows(documents)
+    for ids in lists:
+        rows.append(ids)
+    return rows.corpus()
+
+
+def _unique(numbers: np.ndarray) -> np.ndarray:
+    """Each number once, in the order of first sight."""
+    return numbers[np.sort(np.unique(numbers, return_index=True)[1])]
 
 
 def first_stage_rankings(
-    first_stage: str, documents: Sequence[Document], queries: Mapping[str, str], depth: int
-) -> dict[str, Sequence[str]]:
-    """The best documents for each query, from the file of a TREC run or from a model.
+    first_stage: str, documents: DocumentStore, queries: Mapping[str, str], depth: int
+) -> TokenCorpus:
+    """The numbers of the best documents for each query, from the file of a TREC run or from a model.
 
     A query that a run does not have gets no documents.
     """
     if not Path(first_stage).is_file():
-        return _model_rankings(documents, queries, parse_model(first_stage), depth)
+        return _model_rankings(documents, list(queries.values()), parse_model(first_stage), depth)
     run = Run.read(first_stage)
-    rankings: dict[str, Sequence[str]] = {q: run[q].documents[:depth] if q in run else () for q in queries}
-    ids = {d.id for d in documents}
-    if not any(d in ids for ranked in rankings.values() for d in ranked):
+    rankings = numbers_of(documents, (run[q].documents[:depth] if q in run else () for q in queries))
+    if not len(rankings.ids):
         raise InputError("this run has none of the queries, or none of the documents, it is used for", file=first_stage)
     return rankings
 
 
-def _model_rankings(
-    documents: Sequence[Document], queries: Mapping[str, str], model: Model, depth: int
-) -> dict[str, Sequence[str]]:
+def _model_rankings(documents: DocumentStore, queries: Sequence[str], model: Model, depth: int) -> TokenCorpus:
+    if not len(queries):
+        return numbers_of(documents, ())
     with temporary_index(documents, model) as index:
-        run = index.run(queries, depth)
-    return {query: run[query].documents if query in run else () for query in queries}
+        return numbers_of(documents, ranked_ids(index, queries, depth))
 
 
-def judgement_rows(documents: Sequence[Document], queries: Mapping[str, str], qrels: Qrels) -> np.ndarray:
+def ranked_ids(index: Index, queries: Sequence[str], depth: int) -> Iterator[Sequence[str]]:
+    """The ids of the best documents for each query, best first; some thousand queries are searched at once."""
+    for first in range(0, len(queries), _SEARCHED):
+        block = {str(i): query for i, query in enumerate(queries[first : first + _SEARCHED])}
+        run = index.run(block, depth)
+        yield from (run[query].documents if query in run else () for query in block)
+
+
+def judgement_rows(documents: DocumentStore, queries: Mapping[str, str], qrels: Qrels) -> np.ndarray:
     """[judgements, 3] the numbers of query and document, and the grade."""
-    numbers = {d.id: i for i, d in enumerate(documents)}
-    rows = [
-        (number, numbers[d], grade)
-        for number, query in enumerate(queries)
-        for d, grade in qrels.judgements[query].items()
-        if d in numbers
-    ]
-    return np.array(rows, np.int64).reshape(-1, 3)
+    judged = [qrels.judgements[query] for query in queries]
+    numbers = documents.numbers([d for grades in judged for d in grades])
+    owners = np.repeat(np.arange(len(judged)), [len(grades) for grades in judged])
+    rows = np.stack([owners, numbers, np.array([g for grades in judged for g in grades.values()], np.int64)], 1)
+    return rows[numbers >= 0].astype(np.int64)
 
 
 def dev_set(dataset: BeirDataset, analyzer: Analyzer, split: str = "dev", fields: Sequence[str] = FIELDS) -> DevSet:
-    """A data set's judged queries, and the vectors that BM25 gives queries and documents."""
+    """A data set's judged queries, and the vectors that BM25 gives queries and documents, over the queries' terms."""
     from vizsla.training.arrays.dev_set import DevSet
     from vizsla.training.arrays.products import SparseRows
 
     qrels = dataset.qrels(split)
-    queries = dataset.queries_of(qrels)
-    documents = list(dataset.documents())
-    contents, bm25 = [d.content for d in documents], BM25(fields=tuple(fields))
-    statistics = bm25.statistics(contents)
-    numbers: dict[Any, int] = {}
-
-    def rows(vectors: Any) -> SparseRows:
-        columns = [numbers.setdefault(vectors.vocabulary[i], len(numbers)) for i in range(len(vectors.vocabulary))]
-        terms = np.array(columns, np.int64)[vectors.indices]
-        return SparseRows(vectors.pointers, terms, vectors.values.astype(np.float32))
-
+    queries, documents = dataset.queries_of(qrels), DocumentStore.of(dataset.documents())
+    bm25 = BM25(fields=tuple(fields))
+    statistics = bm25.statistics(documents.contents)
+    asked = bm25.encode_queries(list(queries.values()), statistics)
+    assert isinstance(asked, SparseVectors)
+    columns = {asked.vocabulary[i][1]: i for i in range(len(asked.vocabulary))}
     return DevSet(
         dataset.name,
-        packed_texts([field_text(c, fields) for c in contents], analyzer),
-        packed_texts(list(queries.values()), analyzer),
+        packed_texts(documents.texts(fields), analyzer),
+        packed_texts(queries.values(), analyzer),
         judgement_rows(documents, queries, qrels),
-        rows(bm25.encode_documents(contents, statistics)),
-        rows(bm25.encode_queries(list(queries.values()), statistics)),
+        weighed_rows(documents, bm25, statistics[bm25.namespace], columns),
+        SparseRows(asked.pointers, asked.indices, asked.values.astype(np.float32)),
     )
+
+
+def weighed_rows(
+    documents: DocumentStore, bm25: BM25, statistics: Statistics, columns: Mapping[str, int], factor: float = 1.0
+) -> SparseRows:
+    """Documents as BM25 weighs them, over the terms that have a column; their weights are multiplied by `factor`."""
+    from vizsla.training.arrays.products import SparseRows
+
+    encoder, column_of = bm25.document_encoder(), np.zeros(0, np.int64)
+    sizes, terms, weights = GrowingArray(np.int64), GrowingArray(np.int32), GrowingArray(np.float32)
+    for batch in batches_of(documents.contents):
+        vectors = bm25.weigh(encoder.encode(batch), statistics)
+        met = range(len(column_of), len(vectors.vocabulary))  # for the first time
+        column_of = np.append(column_of, np.array([columns.get(vectors.vocabulary[i][1], -1) for i in met], np.int64))
+        found = column_of[vectors.indices]
+        kept = found >= 0
+        sizes.append(np.diff(np.concatenate([[0], np.cumsum(kept)])[vectors.pointers]))
+        terms.append(found[kept])
+        weights.append(factor * vectors.values[kept])
+    return SparseRows(offsets_of(sizes.array()), terms.array(), weights.array())

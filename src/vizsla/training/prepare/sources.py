@@ -230,7 +230,7 @@ class TeacherSource(DistillationSettings):
 
     def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
         """Draw queries, rank the documents with the teacher, and pack all texts."""
-        data = distillation_data(list(inputs.documents()), parse_model(self.teacher), analyzer, self)
+        data = distillation_data(inputs.documents(), parse_model(self.teacher), analyzer, self)
         data.pairs.save(folder / _PAIRS)
         for number, dev in enumerate(data.dev):
             dev.save(folder / f"{_IMITATION}-{number}")

@@ -15,7 +15,8 @@ import numpy as np
 
 from vizsla.datasets import Document
 from vizsla.errors import UnknownNameError, VizslaError
-from vizsla.models import CollectionStatistics, Model, Reranker, Sum, TokenComponent, field_text, parse_model
+from vizsla.index.storage.document_store import Contents
+from vizsla.models import CollectionStatistics, Fields, Model, Reranker, Sum, TokenComponent, field_text, parse_model
 from vizsla.models.reranker import BertPairs
 from vizsla.neural.checkpoints.packages import package_of
 from vizsla.neural.heads.cross import Texts
@@ -80,6 +81,7 @@ def _known(file: Path, key: str, count: int, block: int) -> np.ndarray:
 
 
 _PAIRS = 65_536  # scored at once
+_ENCODED = 1 << 18  # documents whose vectors are held at once
 _READ_PAIRS = 1024  # scored at once by a cross-encoder where there is no GPU
 
 
@@ -175,7 +177,8 @@ def teacher_scores(
     again.
     """
     scorer = PairScorer(teacher, documents, queries, np.unique(document_numbers))
-    order = np.argsort(query_numbers, kind="stable")  # so that a query is encoded once or twice
+    # Documents that are encoded together come together, and among them the pairs of a query.
+    order = np.lexsort((query_numbers, scorer.groups_of(document_numbers)))
     pairs = query_numbers[order], document_numbers[order]
 
     def score(first: int, last: int) -> np.ndarray:
@@ -222,13 +225,35 @@ class PairScorer:
         if isinstance(teacher, Reranker):
             scores = self._read_scores(teacher, query_numbers, document_numbers)
         else:
-            used, places = np.unique(query_numbers, return_inverse=True)
-            vectors, rows = self.query_vectors([self.queries[q] for q in used.tolist()]), self.document_vectors
-            numbers = places, np.searchsorted(self.used, document_numbers)
-            scores = np.sum([pair_products(*both, *numbers) for both in zip(vectors, rows, strict=True)], axis=0)
+            scores, groups = np.zeros(len(query_numbers)), self.groups_of(document_numbers)
+            for group in np.unique(groups).tolist():
+                inside = groups == group
+                scores[inside] = self._products(query_numbers[inside], document_numbers[inside], group)
         if not np.isfinite(scores).all():
             raise VizslaError(f"the teacher {teacher.name} gives scores that are not finite")
         return scores
+
+    def groups_of(self, document_numbers: np.ndarray) -> np.ndarray:
+        """[documents] which of them a model encodes together."""
+        return np.searchsorted(self.used, document_numbers) // _ENCODED
+
+    def _products(self, query_numbers: np.ndarray, document_numbers: np.ndarray, group: int) -> np.ndarray:
+        """[pairs] the inner products of queries with documents of one group, whose vectors are kept until the next."""
+        used, places = np.unique(query_numbers, return_inverse=True)
+        vectors, rows = self.query_vectors([self.queries[q] for q in used.tolist()]), self._group_vectors(group)
+        numbers = places, np.searchsorted(self.used, document_numbers) - group * _ENCODED
+        return np.sum([pair_products(*both, *numbers) for both in zip(vectors, rows, strict=True)], axis=0)
+
+    def _group_vectors(self, group: int) -> list[Vectors]:
+        if group not in self._encoded:
+            self._encoded.clear()
+            self._encoded[group] = self._vectors(self.used[group * _ENCODED : (group + 1) * _ENCODED])
+        return self._encoded[group]
+
+    @cached_property
+    def _encoded(self) -> dict[int, list[Vectors]]:
+        """The vectors of the group of documents that was scored last."""
+        return {}
 
     def _read_scores(self, teacher: Reranker, query_numbers: np.ndarray, document_numbers: np.ndarray) -> np.ndarray:
         """The scores of a cross-encoder; texts are tokenized once if it reads word pieces."""
@@ -242,7 +267,7 @@ class PairScorer:
     def _pieces(self) -> tuple[Texts, Texts]:
         """The queries, and the documents that are scored, as token ids."""
         analyzer: Analyzer = self.teacher.network.analyzer  # type: ignore[union-attr]
-        contents = [field_text(self.documents[d].content, self.teacher.fields) for d in self.used.tolist()]
+        contents = (field_text(self.documents[d].content, self.teacher.fields) for d in self.used.tolist())
         queries, documents = (packed_texts(one, analyzer) for one in (self.queries, contents))
         return (queries.ids, queries.offsets), (documents.ids, documents.offsets)
 
@@ -250,10 +275,12 @@ class PairScorer:
         """The vectors that a model gives queries: one group for each of its summands."""
         return [model.encode_queries(queries, self._statistics) for model in self._summands]
 
-    @cached_property
     def document_vectors(self) -> list[Vectors]:
-        """The vectors that a model gives the documents that are scored, in the same groups."""
-        contents = [self.documents[d].content for d in self.used.tolist()]
+        """The vectors that a model gives all documents that are scored: one group for each of its summands."""
+        return self._group_vectors(0) if len(self.used) <= _ENCODED else self._vectors(self.used)
+
+    def _vectors(self, numbers: np.ndarray) -> list[Vectors]:
+        contents = [self.documents[d].content for d in numbers.tolist()]
         return [model.encode_documents(contents, self._statistics) for model in self._summands]
 
     @cached_property
@@ -269,7 +296,7 @@ class PairScorer:
         model = self.teacher
         assert isinstance(model, Model)
         if model.needs_corpus_statistics or model.needs_fit:
-            model = model.fit([d.content for d in self.documents])
+            model = model.fit(self._contents)
         if model.needs_texts:
             raise VizslaError(
                 f"{model.name} needs a first search for its queries, so it cannot be a teacher; name another model"
@@ -277,8 +304,12 @@ class PairScorer:
         return model
 
     @cached_property
+    def _contents(self) -> Sequence[Fields]:
+        return Contents(self.documents)
+
+    @cached_property
     def _statistics(self) -> CollectionStatistics:
-        return self._model.statistics([d.content for d in self.documents])
+        return self._model.statistics(self._contents)
 
 
 def answer_scores(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
@@ -34,23 +34,36 @@ def fields_of(text: str) -> tuple[str, ...]:
     return names
 
 
-def tokenizer_of(analyzer: Analyzer) -> Callable[[Sequence[str]], list[np.ndarray]]:
-    """A function from texts to their token ids, without special tokens; it caches words."""
-    lexicon, numbers = analyzer.lexicon(), analyzer.tokenizer.numbers  # type: ignore[attr-defined]
+class TextPacker:
+    """Turns texts into token ids without special tokens, block by block; it caches words."""
 
-    def tokenize(texts: Sequence[str]) -> list[np.ndarray]:
-        terms, ends = lexicon.encode(texts)
-        ids = np.array([numbers[t] for t in lexicon.terms], np.int64)
-        return np.split(ids[terms], ends[:-1])
+    def __init__(self, analyzer: Analyzer) -> None:
+        self._lexicon = analyzer.lexicon()
+        self._numbers: dict[str, int] = analyzer.tokenizer.numbers  # type: ignore[attr-defined]
+        self.dtype = np.dtype(np.uint16 if max(self._numbers.values(), default=0) < 1 << 16 else np.uint32)
 
-    return tokenize
+    def block(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The token ids of some texts, one text after another, and how many each text has."""
+        terms, ends = self._lexicon.encode(texts)
+        ids = np.array([self._numbers[t] for t in self._lexicon.terms], self.dtype)
+        return ids[terms], np.diff(ends, prepend=0)
+
+    def blocks(self, texts: Iterable[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The same of any number of texts."""
+        stream = iter(texts)
+        while block := list(islice(stream, _TEXTS)):
+            yield self.block(block)
 
 
-def packed_texts(texts: Sequence[str], analyzer: Analyzer) -> TokenCorpus:
+def packed_texts(texts: Iterable[str], analyzer: Analyzer) -> TokenCorpus:
     """Texts as token ids, empty ones included."""
-    from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.arrays.token_corpus import GrowingCorpus
 
-    return TokenCorpus.of(tokenizer_of(analyzer)(texts))
+    packer = TextPacker(analyzer)
+    growing = GrowingCorpus(packer.dtype)
+    for ids, sizes in packer.blocks(texts):
+        growing.append(ids, sizes)
+    return growing.corpus()
 
 
 def packed_documents(documents: Iterable[Document], analyzer: Analyzer, passages_per_document: int = 1) -> TokenCorpus:
@@ -58,17 +71,16 @@ def packed_documents(documents: Iterable[Document], analyzer: Analyzer, passages
 
     `passages_per_document`: this many neighbours with the same title become one document.
     """
-    from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.arrays.token_corpus import GrowingCorpus
 
-    tokenize = tokenizer_of(analyzer)
-    rows: list[np.ndarray] = []
-    texts = iter(_joined(documents, passages_per_document))
-    while block := list(islice(texts, _TEXTS)):
-        rows += [row.astype(np.uint16 if row.max(initial=0) < 1 << 16 else np.uint32) for row in tokenize(block)]
-    long_enough = [row for row in rows if len(row) >= MIN_TOKENS]
-    if not long_enough:
+    packer = TextPacker(analyzer)
+    growing = GrowingCorpus(packer.dtype)
+    for ids, sizes in packer.blocks(_joined(documents, passages_per_document)):
+        long_enough = sizes >= MIN_TOKENS
+        growing.append(ids[np.repeat(long_enough, sizes)], sizes[long_enough])
+    if not len(growing):
         raise VizslaError(f"there is no document with {MIN_TOKENS} tokens or more to train on")
-    return TokenCorpus.pack(long_enough)
+    return growing.corpus().narrow()
 
 
 def _joined(documents: Iterable[Document], count: int) -> Iterator[str]:
