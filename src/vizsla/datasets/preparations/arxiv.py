@@ -38,7 +38,6 @@ def prepare_arxiv_titles(given: GivenFiles, to: DatasetWriter) -> None:
     files = {"/".join(file.file.name.split("/")[-3:]).partition(".tsv")[0] + ".tsv": file for file in given.all}
     head, _, sample = _stored().partition(b"\n")
     known: set[str] = set()
-    judged: list[tuple[str, str]] = []
     for name, expected in json.loads(head)["files"]:
         if name not in files:
             given.all[0].refuse(f"{name} is missing beside this file")
