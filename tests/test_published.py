@@ -120,6 +120,36 @@ def test_unicoil(runtime: str, hub: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert len(rows) > 3
 
 
+def test_unicoil_adds_what_generated_queries_have_and_the_text_lacks(hub: Path) -> None:
+    """The text, [SEP], the new pieces of the field queries, [SEP]; without that field the text alone."""
+    tokens, model, head = save_unicoil(hub / "castorini" / "unicoil-msmarco-passage")
+    save_unicoil(hub / "castorini" / "unicoil-noexp-msmarco-passage")
+    document = {"text": "A dog retrieves birds", "queries": ["which dog retrieves", "do dogs point at birds"]}
+    opened = parse_model("unicoil(precision=float32, max_weight=0)")
+    noexp = parse_model("unicoil(precision=float32, max_weight=0, checkpoint=castorini/unicoil-noexp-msmarco-passage)")
+    assert isinstance(opened, LearnedSparse)
+    assert isinstance(noexp, LearnedSparse)
+    assert (opened.fields, noexp.fields) == (("title", "text", "queries"), ("title", "text"))
+    text = tokens(document["text"], add_special_tokens=False)["input_ids"]
+    asked_first = tokens(" ".join(document["queries"]), add_special_tokens=False)["input_ids"]
+    new = sorted(set(asked_first) - set(text), key=asked_first.index)
+    assert 0 < len(new) < len(asked_first)
+    ids = [101, *text, 102, *new, 102]
+    with torch.no_grad():
+        weights = torch.relu(head(torch.tensor(states(model, ids)))).squeeze(1).tolist()
+    expected: dict[str, float] = {}
+    for token, weight in zip(tokens.convert_ids_to_tokens(ids), weights, strict=True):
+        if weight > 0 and token not in ("[CLS]", "[SEP]"):
+            expected[token] = max(weight, expected.get(token, 0.0))
+    alone = unicoil_by_hand(tokens, model, head, "A dog retrieves birds", 64, add=False)
+    for unicoil, asked, rows in (
+        (opened, document, expected), (opened, {"text": document["text"]}, alone), (noexp, document, alone),
+    ):  # fmt: skip
+        encoded = unicoil.document_encoder().encode([asked]).vectors[0]
+        assert {term: w for (_, term), w in encoded.items()} == pytest.approx(rows, abs=1e-4)
+    assert len({opened.index_signature, noexp.index_signature}) == 2
+
+
 def test_the_kind_of_a_folder_follows_from_its_arrays(tmp_path: Path) -> None:
     _, model, _ = save_unicoil(tmp_path / "copied")
     opened = parse_model(str(tmp_path / "copied"))
@@ -505,9 +535,7 @@ def test_t5_with_its_own_tokenizer_file(hub: Path) -> None:
 def test_a_name_that_does_not_search_says_what_does() -> None:
     with pytest.raises(VizslaError, match="which does not search; name it as in vizsla search --reranker hf:cross-enc"):
         parse_model("hf:cross-encoder/ms-marco-MiniLM-L-6-v2")
-    with pytest.raises(
-        VizslaError, match=r"docT5query.*which does not search; name it as in vizsla queries generate"
-    ):
+    with pytest.raises(VizslaError, match=r"docT5query.*which does not search; name it as in vizsla queries generate"):
         parse_model("hf:castorini/doc2query-t5-base-msmarco")
 
 

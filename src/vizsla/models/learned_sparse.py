@@ -26,10 +26,11 @@ from vizsla.models.components import (
     check_query_norm,
     shortened,
 )
+from vizsla.models.fields import QUERIES as QUERIES_FIELD
 from vizsla.models.fields import Fields, field_text
 from vizsla.models.model import MODELS, Model
 from vizsla.models.statistics import Statistics
-from vizsla.neural.chunks import SPECIAL_TOKENS
+from vizsla.neural.chunks import END, SPECIAL_TOKENS
 from vizsla.neural.heads import HEADS
 from vizsla.neural.network import ABOUT, Network
 from vizsla.neural.onnx_graph import Precision
@@ -47,6 +48,8 @@ QUERIES = "queries"
 """The folder of a table for queries, beside the network that came with it."""
 SHIPPED = Path(__file__).parent / "data"
 """The networks that come with the package, by name."""
+TEXT_PIECES, ADDED_PIECES = 400, 100
+"""How many word pieces of a text are read, and of the queries that are added to it."""
 SPARTA_TERMS, SPARTA_LENGTH = 2000, 500
 """How many terms of a document SPARTA keeps, and how many tokens it reads: those of BEIR's example."""
 UNICOIL = "castorini/unicoil-msmarco-passage"
@@ -74,6 +77,8 @@ class LearnedSparse(SparseComponent):
     document weights, and scores are sums of products of whole numbers up to 255. `query_norm`: as for `BM25`.
     `max_terms` and `max_query_terms`: the heaviest terms of a document or query are kept, 0 for all.
     `sum_query_repeats`: a term that a query repeats has the sum of its weights instead of the highest.
+    `add_new_pieces`: of a document's generated queries, in the field `queries` if `fields` has it, the pieces that its
+    text lacks are read after [SEP], each once.
 
     >>> bm26 = LearnedSparse.shipped("bm26", length=64)
     >>> bm26.name, bm26.length, bm26.network.kind
@@ -98,6 +103,7 @@ class LearnedSparse(SparseComponent):
     max_terms: int = 0
     max_query_terms: int = 0
     sum_query_repeats: bool = False
+    add_new_pieces: bool = False
 
     kind: ClassVar[str] = "learned"
     adds_terms: ClassVar[bool] = True
@@ -195,11 +201,14 @@ class LearnedSparse(SparseComponent):
 
         What its files leave open is read from the list of published checkpoints; options override it.
         """
-        from vizsla.neural.checkpoints.published import published  # a search without a checkpoint does not wait
+        from vizsla.neural.checkpoints.published import find_published, published  # others do not wait for these
         from vizsla.neural.checkpoints.with_head import HeadCheckpoint
 
         checkpoint = HeadCheckpoint.read(which, kind)
-        settings = dict(published()[kind].settings)
+        usual = {"unicoil": "unicoil-noexp"}.get(kind, kind)
+        settings = dict((find_published(str(which), kind) or published()[usual]).settings)
+        if "fields" in settings:
+            settings["fields"] = tuple(settings["fields"])
         for name in ("length", "query_length"):
             if name in settings:
                 settings[name] = min(settings[name], checkpoint.length)
@@ -217,7 +226,13 @@ class LearnedSparse(SparseComponent):
     def index_signature(self) -> tuple[Any, ...]:
         read = self.document_prompt, self.length, self.stored_maximum, self.fields
         limits = (self.max_terms,) if self.max_terms else ()
-        return self.kind, self.network, self.analyzer, *read, *limits
+        added = ("add_new_pieces",) if self._reads_queries else ()
+        return self.kind, self.network, self.analyzer, *read, *limits, *added
+
+    @property
+    def _reads_queries(self) -> bool:
+        """Whether the pieces of generated queries are added to those of a text."""
+        return self.add_new_pieces and QUERIES_FIELD in self.fields
 
     @property
     def expression_name(self) -> str:
@@ -384,7 +399,12 @@ class _DocumentEncoder(SparseDocumentEncoder):
 
     def encode(self, documents: Sequence[Fields]) -> SparseDocuments:
         model = self._model
-        rows = self._rows([field_text(document, model.fields) for document in documents])
+        read = [name for name in model.fields if not (name == QUERIES_FIELD and model.add_new_pieces)]
+        texts = [field_text(document, read) for document in documents]
+        added = (
+            [field_text(document, [QUERIES_FIELD]) for document in documents] if len(read) < len(model.fields) else []
+        )
+        rows = self._rows(texts, added)
         pointers, terms, weights = heaviest(*rows, model.max_terms)
         maximum = model.stored_maximum
         values = whole_weights(weights, maximum) if maximum else weights.astype(np.float64)
@@ -393,7 +413,7 @@ class _DocumentEncoder(SparseDocumentEncoder):
         vectors = SparseVectors(self._vocabulary, pointers, terms[kept], values[kept])
         return SparseDocuments(vectors, np.diff(pointers))
 
-    def _rows(self, texts: list[str]) -> Rows:
+    def _rows(self, texts: list[str], added: list[str]) -> Rows:
         model = self._model
         if isinstance(model.network, MaskedLanguage):
             return model.document_rows(texts)
@@ -402,6 +422,8 @@ class _DocumentEncoder(SparseDocumentEncoder):
         has_token = np.diff(np.concatenate([[0], np.cumsum(~unknown)])[starts]) > 0
         if model.document_prompt:
             ids, starts = self._pieces([model.document_prompt + text for text in texts])
+        if added:
+            ids, starts = with_new_pieces(ids, starts, *self._pieces(added))
         return model.piece_rows(ids, starts, has_token, model.network, model.length)
 
     def _pieces(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -410,6 +432,30 @@ class _DocumentEncoder(SparseDocumentEncoder):
         new = self._lexicon.terms[len(self._ids) :]
         self._ids = np.concatenate([self._ids, np.array([self._model.pieces.numbers[t] for t in new], np.int64)])
         return self._ids[numbers], np.concatenate([[0], ends])
+
+
+def with_new_pieces(
+    ids: np.ndarray, starts: np.ndarray, added: np.ndarray, added_starts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Concatenated texts, each with [SEP] and the pieces of an added text that it lacks, each once.
+
+    Of a text 400 pieces are read, and of what is added 100, as for the uniCOIL of Pyserini. A text to which nothing is
+    added stays as it is.
+
+    >>> rows = with_new_pieces(np.array([7, 8, 9]), np.array([0, 2, 3]), np.array([8, 5, 6, 5]), np.array([0, 4, 4]))
+    >>> [array.tolist() for array in rows]
+    [[7, 8, 102, 5, 6, 9], [0, 5, 6]]
+    """
+    rows = []
+    for (a, z), (first, last) in zip(pairwise(starts.tolist()), pairwise(added_starts.tolist()), strict=True):
+        text, more = ids[a:z].tolist(), added[first : min(last, first + ADDED_PIECES)].tolist()
+        if more:
+            text = text[:TEXT_PIECES]
+            own = set(text)
+            new = [piece for piece in dict.fromkeys(more) if piece not in own]
+            text = [*text, END, *new]
+        rows.append(text)
+    return joined(rows)
 
 
 def _gives(head: str) -> str:
