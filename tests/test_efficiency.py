@@ -31,7 +31,8 @@ def test_each_system_is_measured(drawn: bool, tmp_path: Path) -> None:
         assert ("drawn" in one.note) == (drawn and name in ("ColBERT", "TAS-B", "SPARTA", "DeepCT"))
     assert made["BM25+CE"].bytes == made["BM25"].bytes
     assert made["TAS-B"].bytes > 31 * 32 * 4
-    assert made["ColBERT"].bytes > 31 * 30 * 128 * 2 > made["SPARTA"].bytes > made["DeepCT"].bytes
+    assert made["ColBERT"].bytes > 31 * 30 * 128 * 2
+    assert made["SPARTA"].bytes > made["DeepCT"].bytes
     assert not list(tmp_path.iterdir())
 
 
