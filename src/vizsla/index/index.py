@@ -62,7 +62,7 @@ class Index(SearchableCollection):
         self.device = device or device_of_opening()
         self._turns = threading.RLock()  # serialises refreshing, opening writers and closing
         self._closed = False
-        self._current: Searcher | None = self._searcher_of_newest()
+        self._current: Searcher | None = Searcher(Snapshot(self.path, device=self.device))
         self.name = self.model.name
         self._own_writer: Writer | None = None  # of `add` and `delete`; it locks the index until the commit
         self._writer: Writer | None = None  # the last one that `writer` gave
@@ -214,7 +214,7 @@ class Index(SearchableCollection):
         with self._turns:
             self._check_open()
             old = self._current
-            self._current = self._searcher_of_newest(old)
+            self._current = Searcher(Snapshot(self.path, None if old is None else old.snapshot, self.device))
             self.name = self.model.name
             if old is not None:
                 old.snapshot.close()
@@ -276,13 +276,8 @@ class Index(SearchableCollection):
         searcher = self._current
         if searcher is None:
             with self._turns:
-                searcher = self._current = self._current or self._searcher_of_newest()
+                searcher = self._current = self._current or Searcher(Snapshot(self.path, device=self.device))
         return searcher
-
-    def _searcher_of_newest(self, old: Searcher | None = None) -> Searcher:
-        """A searcher of the newest commit, with its networks on our device."""
-        with opening_on(self.device):
-            return Searcher(Snapshot(self.path, previous=None if old is None else old.snapshot))
 
     def _model_of(self, model: str | Model | None) -> Model | None:
         with opening_on(self.device):

@@ -22,6 +22,7 @@ from vizsla.index.storage.folder import check_model_folder, recover
 from vizsla.index.storage.living import LiveDocuments
 from vizsla.index.storage.stored_ids import StoredIds
 from vizsla.models import DenseComponent, Model, TokenComponent, TokenMatchComponent
+from vizsla.neural.device import opening_on
 
 _ATTEMPTS = 5
 
@@ -89,11 +90,12 @@ class Snapshot:
     """The segments, terms and documents of a commit.
 
     Segments are mapped into memory, and an open read transaction keeps the rows of the database. `previous`: a
-    snapshot of the same index, from which everything unchanged is reused, most importantly the model.
+    snapshot of the same index, from which everything unchanged is reused, most importantly the model. `device`: where
+    the networks of the model run; empty for the device of the process.
     """
 
-    def __init__(self, path: Path, previous: Snapshot | None = None) -> None:
-        self.path = path
+    def __init__(self, path: Path, previous: Snapshot | None = None, device: str = "") -> None:
+        self.path, self.device = path, device
         self._lock = threading.RLock()
         self._users = 0
         self._retired = False
@@ -171,7 +173,8 @@ class Snapshot:
             return previous.model
         try:
             check_model_folder(self.path / "model")
-            return Model.from_description(self.meta["model"], self.path / "model")
+            with opening_on(self.device):
+                return Model.from_description(self.meta["model"], self.path / "model")
         except CollectionError:
             raise
         except (VizslaError, OSError) as e:
