@@ -29,7 +29,7 @@ PEERS_READY := $(PEERS)/.ready
 # Two processes; a file of tests stays with one of them, which then makes its fixtures once.
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo kernels dist smoke test snapshots browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
+.PHONY: demo kernels reproduce-tiny dist smoke test snapshots browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -52,6 +52,11 @@ kernels: $(READY)
 # Chromium for the tests of the page, where there is none: Debian's for root, else Playwright's own.
 browser: $(READY)
 	@$(BIN)/python tests/browser.py
+
+# Every table of the five papers on a small made collection, with training: each step of the way; see docs/papers.md.
+reproduce-tiny: $(READY) kernels
+	for table in $$($(BIN)/vizsla reproduce --list --json | $(BIN)/python -c "import json, sys; print(*[t['table'] for t in json.load(sys.stdin)])"); do \
+	  $(BIN)/vizsla reproduce $$table --scale tiny --train --output build/tiny || exit 1; done
 
 # tests/snapshots, after a change that is meant and that CHANGELOG.md names; see tests/test_snapshots.py.
 snapshots: $(READY)

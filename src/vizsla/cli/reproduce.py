@@ -31,7 +31,7 @@ def reproduce(
         "models"
     ),
     output: Annotated[
-        Path | None, options.output("The folder of the page and of finished cells; default: reproduced/TABLE.")
+        Path | None, options.output("The folder of pages and finished cells; default: reproduced.")
     ] = None,
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="NAME", help="Only this row or column; may be repeated.")
@@ -51,7 +51,7 @@ def reproduce(
     As in: vizsla reproduce bm26/table-2 --data ~/data
 
     Cells that can be measured on this machine are measured; all others say why not. Finished cells are kept, so a run
-    that was stopped goes on where it was. The folder gets table.html, table.md and table.json.
+    that was stopped goes on where it was. The folder gets a page in HTML, Markdown and JSON for each table.
     """
     if table is None or list_tables:
         _list(data, models, as_json)
@@ -70,7 +70,7 @@ def reproduce(
             run.train()
         run.run()
         result = run.as_data()
-        _write_pages(run.output, run.as_data(whole=True))
+        page = _write_pages(run)
     if as_json:
         console.print_json(result)
     elif markdown:
@@ -79,7 +79,7 @@ def reproduce(
         console.out.print(reproduced_markdown(result), end="", markup=False)
     else:
         _show(result)
-    console.remark(f"The page is {run.output / 'table.html'}")
+    console.remark(f"The page is {page}")
     if run.has_failed:
         raise typer.Exit(FINDING)
 
@@ -91,7 +91,7 @@ def _reproduction(
     from vizsla.recipes import Reproduction, Tiny, load_table
 
     table = load_table(name)
-    folder = output or Path("reproduced") / (f"{table.paper}-{table.name}" + ("-tiny" if scale == "tiny" else ""))
+    folder = output or Path("reproduced" if scale == "full" else "reproduced-tiny")
     if folder.exists() and not folder.is_dir():
         raise VizslaError(f"{folder}: this is a file; --output is a folder")
     if scale == "full":
@@ -195,14 +195,16 @@ def _fetch(need: Need, root: Path, yes: bool) -> None:
         console.remark(f"{need.name} was not fetched: {e}")
 
 
-def _write_pages(folder: Path, result: dict[str, Any]) -> None:
-    """The page as HTML, Markdown and JSON."""
+def _write_pages(run: Reproduction) -> Path:
+    """Write the page of the whole table as HTML, Markdown and JSON."""
     from vizsla.recipes.reproduction import write_whole
     from vizsla.reports import reproduced_html, reproduced_markdown
 
-    write_whole(folder / "table.html", reproduced_html(result))
-    write_whole(folder / "table.md", reproduced_markdown(result))
-    write_whole(folder / "table.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    result, page = run.as_data(whole=True), run.output / f"{run.table.paper}-{run.table.name}.html"
+    write_whole(page, reproduced_html(result))
+    write_whole(page.with_suffix(".md"), reproduced_markdown(result))
+    write_whole(page.with_suffix(".json"), json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    return page
 
 
 def _show(result: dict[str, Any]) -> None:

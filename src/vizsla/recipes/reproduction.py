@@ -1,4 +1,4 @@
-"""A paper's table measured on this machine, cell by cell, in a folder that keeps what is finished.
+"""A paper's table measured on this machine, cell by cell, in a folder that keeps what is finished, for all tables.
 
     OUTPUT/cells/KEY.json   a measured cell; the key is a hash of all that decides the figure
     OUTPUT/runs/KEY.npz     the ranking of a system, which several cells and fusions share
@@ -192,7 +192,7 @@ class Reproduction:
         try:
             lock = FileLock(self.output / "lock")
         except LockedError:
-            message = "another process is reproducing a table in this folder; wait for it, or name another --output"
+            message = "another process is reproducing a table into this folder; wait for it, or name another --output"
             raise InputError(message, file=str(self.output)) from None
         try:
             yield
@@ -716,6 +716,7 @@ class _Runs:
         """Close the open index; one that was in use when the work was stopped stays for the next time."""
         if sys.exc_info()[0] is None:
             self._release()
+            shutil.rmtree(self._owner.output / "indexes", ignore_errors=True)
         elif self._open is not None:
             self._open[1].close()
             self._open = None

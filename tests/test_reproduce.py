@@ -1,0 +1,343 @@
+"""The tables of the papers: their data, and vizsla reproduce on a tiny sample."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import Cli
+from vizsla import VizslaError
+from vizsla.datasets import known_datasets
+from vizsla.index.storage.locks import FileLock
+from vizsla.models import MODELS
+from vizsla.recipes import PaperTable, Reproduction, Tiny, all_tables, load_table, paper_names
+from vizsla.reports import reproduced_html, reproduced_markdown
+from vizsla.runs import Fusion, parse_measures
+from vizsla.spec.notation import parse_sum
+from vizsla.training import load_training_recipe, training_recipe_names
+
+TABLES = {table.full_name: table for table in all_tables()}
+OF_OTHERS = {"latency", "added-terms", "RBO", "domain-overlap"}
+TO_COME = re.compile(r".*-paper|ccnet|wiki-dpr|dpr-.*")
+"""Recipes and data sets that are named before they are registered."""
+
+
+@pytest.fixture(params=sorted(TABLES))
+def table(request: pytest.FixtureRequest) -> PaperTable:
+    return TABLES[request.param]
+
+
+def test_every_paper_has_its_tables() -> None:
+    counts = {paper: sum(t.paper == paper for t in TABLES.values()) for paper in paper_names()}
+    assert counts == {"beir": 5, "bm25-augmentation": 4, "bm26": 4, "repbert": 4, "spar": 8}
+    assert all(sum(t.is_main for t in TABLES.values() if t.paper == paper) == 1 for paper in paper_names())
+    assert load_table("spar") is load_table("spar/table-2")
+
+
+def test_every_row_has_figures_or_is_ours(table: PaperTable) -> None:
+    for row in table.rows:
+        assert row.added == all(figure is None for figure in row.figures), row.name
+        assert row.system or row.dataset or row.pair, row.name
+    assert len({row.name for row in table.rows}) == len(table.rows)
+    assert len({column.name for column in table.columns}) == len(table.columns)
+    assert set(table.differences) <= {row.name for row in table.rows}
+    assert not table.baseline or any(row.system and row.system.name == table.baseline for row in table.rows)
+
+
+def test_every_system_can_be_named(table: PaperTable) -> None:
+    for row in table.rows:
+        for system in table.members(row.system) if row.system else ():
+            assert bool(system.model) != bool(system.unavailable), system.name
+            for name in _names(system.model) if system.model else ():
+                assert name in MODELS or name in system.trained, name
+            assert all(name in system.model for name in system.trained), system.name
+        if row.system and row.system.fusion:
+            assert Fusion.parse(row.system.fusion).check_weights(row.system.weights, len(row.system.of))
+    known = [*training_recipe_names()]
+    for part in table.trained.values():
+        assert bool(part.recipe) != bool(part.how)
+        assert not part.recipe or part.recipe in known or TO_COME.fullmatch(part.recipe), part.recipe
+        if part.recipe in known:
+            changes = [c for c in part.changes("m") if not c.startswith("network.base_model=")]
+            load_training_recipe(part.recipe).with_changes(changes)
+
+
+def _names(expression: str) -> Iterator[str]:
+    for _, call in parse_sum(expression.replace("{mu}", "1"), MODELS.what, MODELS.example):
+        yield call.name
+        if call.name == "spar":
+            yield from _names(call.options["dense"])
+            yield from _names(call.options["lexical"])
+
+
+def test_every_column_can_be_measured(table: PaperTable) -> None:
+    for name in (*table.data, *(n for p in table.trained.values() for n in (*p.corpus, *p.datasets))):
+        assert name in known_datasets() or TO_COME.fullmatch(name), name
+    for column in table.columns:
+        kinds = (column.measure, column.statistic, column.mean, column.difference, column.external)
+        assert sum(map(bool, kinds)) == 1, column.name
+        if column.measure and column.measure not in OF_OTHERS:
+            parse_measures(column.measure.replace("Acc@", "Success@"))
+
+
+def test_means_are_those_of_the_figures(table: PaperTable) -> None:
+    """The papers round each figure to a tenth; two of the BM26 paper's means differ from its figures by 0.14."""
+    for column in (c for c in table.columns if c.mean and not c.against):
+        at = table.columns.index(column)
+        for row in table.rows:
+            figures = [row.figures[table.columns.index(c)] for c in table.averaged(column)]
+            printed = row.figures[at]
+            if printed is None or printed.value is None or None in figures:
+                continue
+            values = [figure.value for figure in figures if figure and figure.value is not None]
+            assert printed.value == pytest.approx(sum(values) / len(values), abs=0.14), (row.name, column.name)
+
+
+def test_means_against_bm25_in_beir() -> None:
+    """The paper does not say how it averages; its own figures give the same order of systems, within 4 points."""
+    table = load_table("beir/table-2")
+    last = table.columns[-1]
+    columns = [table.columns.index(c) for c in table.averaged(last)]
+    assert len(columns) == 18
+
+    def mean(name: str) -> float:
+        return sum(float(figure.text) for i in columns if (figure := table.row(name).figures[i]))
+
+    for row in table.rows:
+        printed = row.figures[-1]
+        if printed is not None and printed.value is not None:
+            assert printed.value == pytest.approx(100 * (mean(row.name) / mean("BM25") - 1), abs=4)
+
+
+def test_figures_that_two_papers_print() -> None:
+    """SPAR quotes BEIR's figures of BM25, docT5query, ANCE and ColBERT, in per cent."""
+    beir, spar = load_table("beir/table-2"), load_table("spar/table-4")
+    by_dataset = {column.dataset: i for i, column in enumerate(beir.columns)}
+    for name in ("BM25", "docT5query", "ANCE", "ColBERT"):
+        for column, figure in zip(spar.columns, spar.row(name).figures, strict=True):
+            if column.dataset and figure and figure.value is not None:
+                theirs = beir.row(name).figures[by_dataset[column.dataset]]
+                assert theirs is not None
+                assert theirs.value is not None
+                assert figure.value == pytest.approx(100 * theirs.value, abs=1e-6), (name, column.name)
+
+
+def test_mistakes_are_refused_in_a_sentence(cli: Cli, tmp_path: Path) -> None:
+    for name, hint in (("bm26/table-22", "bm26/table-2"), ("bm27", "bm26"), ("repbert/table-9", "repbert/table-")):
+        code, _, err = cli("reproduce", name, "--data", tmp_path)
+        assert code == 2
+        assert f"unknown table '{name}'" in err
+        assert hint in err
+    code, _, err = cli("reproduce", "bm26/table-2", "--data", tmp_path, "--only", "SX")
+    assert code == 2
+    assert "unknown row or column of bm26/table-2 'SX'" in err
+    code, _, err = cli("reproduce", "bm26", "--scale", "small")
+    assert code == 2
+    assert "'small'" in err
+    code, _, err = cli("reproduce", "bm26", "--data", tmp_path, "--output", __file__)
+    assert code == 2
+    assert "this is a file" in err
+
+
+def test_list_and_dry_run(cli: Cli, tmp_path: Path) -> None:
+    code, out, _ = cli("reproduce", "--data", tmp_path, "--json")
+    listed = json.loads(out)
+    assert code == 0
+    assert [one["table"] for one in listed] == list(TABLES)
+    assert all(one["missing"] == one["data"] for one in listed)
+    assert "bm26/table-2" in cli("reproduce", "--list", "--data", tmp_path)[1]
+    code, out, _ = cli("reproduce", "bm26/table-4", "--data", tmp_path, "--dry-run")
+    assert code == 0
+    assert f"vizsla datasets fetch msmarco --data {tmp_path}" in out
+    assert "vizsla train splade-bm26e-paper" in out
+    assert "GPU hours" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_data_and_models_are_named(cli: Cli, tmp_path: Path) -> None:
+    code, out, err = cli("reproduce", "bm26/table-4", "--data", tmp_path, "--output", tmp_path / "o", "--json")
+    assert code == 0
+    rows = {row["name"]: row["cells"] for row in json.loads(out)["rows"]}
+    reason = rows["(1) BM25"][0]["reason"]
+    assert reason == f"the data set msmarco is not here: vizsla datasets fetch msmarco --data {tmp_path}"
+    assert rows["(1) BM25"][0]["paper"] == 18.4
+    assert all(cell["ours"] is None and cell["reason"] for cells in rows.values() for cell in cells)
+    assert "model bm26e-paper: not here" in err
+    tiny = Tiny(tmp_path)
+    tiny.make(load_table("bm26/table-4"), networks=False)
+    out = cli("reproduce", "bm26/table-4", "--data", tiny.data, "--models", tmp_path / "m", "--only", "(2) BM51e",
+              "--output", tmp_path / "o", "--json")[1]  # fmt: skip
+    reason = json.loads(out)["rows"][0]["cells"][0]["reason"]
+    assert reason.startswith("not trained: vizsla train bm26e-paper --corpus ")
+    assert reason.endswith("/m/bm26e-paper")
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Tiny:
+    made = Tiny(tmp_path / "tiny")
+    made.make(load_table("repbert/table-3"), networks=False)
+    return made
+
+
+def run_of(tiny: Tiny, output: Path, *, only: tuple[str, ...] = (), name: str = "repbert/table-3") -> Reproduction:
+    """A run of a table on tiny data that reports to a list."""
+    said: list[str] = []
+    run = Reproduction(load_table(name), tiny.data, tiny.folder / "models", output, only, report=said.append)
+    run.said = said  # type: ignore[attr-defined]
+    return run
+
+
+def measured(run: Reproduction) -> dict[tuple[str, str], object]:
+    return {
+        (row["name"], cell["column"]): cell["ours"]
+        for row in run.as_data(whole=True)["rows"]
+        for cell in row["cells"]
+        if cell["ours"] is not None
+    }
+
+
+def test_a_run_that_is_stopped_goes_on(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole and stopped after each cell give the same figures, and finished cells are not measured again."""
+    whole = run_of(tiny, tmp_path / "whole")
+    whole.run()
+    figures = measured(whole)
+    assert len(figures) == 4
+    assert all(isinstance(value, float) and 0 < value <= 1 for value in figures.values())
+    output = tmp_path / "stopped"
+    for count in range(4):
+        run = run_of(tiny, output)
+        store, stored = run._cells.store, 0
+
+        def stop(*arguments: object, keep: object = store) -> None:
+            nonlocal stored
+            if stored:
+                raise KeyboardInterrupt
+            stored += 1
+            keep(*arguments)  # type: ignore[operator]
+
+        monkeypatch.setattr(run._cells, "store", stop)
+        if count < 3:
+            with pytest.raises(KeyboardInterrupt):
+                run.run()
+        else:
+            run.run()
+        assert len(measured(run_of(tiny, output))) == count + 1
+    last = run_of(tiny, output)
+    assert measured(last) == figures
+    last.run()
+    assert not last.said  # type: ignore[attr-defined]
+    assert not (output / "indexes").exists()
+
+
+def test_a_damaged_cell_is_measured_again(tiny: Tiny, tmp_path: Path) -> None:
+    first = run_of(tiny, tmp_path / "o")
+    first.run()
+    figures = measured(first)
+    files = sorted((tmp_path / "o" / "cells").iterdir())
+    files[0].write_text(files[0].read_text()[:20])
+    files[1].write_text('{"value": null, "by_query": {}}')
+    again = run_of(tiny, tmp_path / "o")
+    again.run()
+    assert measured(again) == figures
+    assert sum("damaged" in line for line in again.said) == 2  # type: ignore[attr-defined]
+
+
+def test_other_data_means_another_cell(tiny: Tiny, tmp_path: Path) -> None:
+    first = run_of(tiny, tmp_path / "o")
+    first.run()
+    qrels = tiny.data / "msmarco" / "qrels" / "dev.tsv"
+    qrels.write_text("\n".join(qrels.read_text().splitlines()[:10]) + "\n")
+    assert measured(run_of(tiny, tmp_path / "o")) == {}
+
+
+def test_only_some_cells(tiny: Tiny, tmp_path: Path) -> None:
+    run = run_of(tiny, tmp_path / "o", only=("docTTTTTquery", "+BM25(Anserini)"))
+    run.run()
+    assert list(measured(run)) == [("docTTTTTquery", "+BM25(Anserini)")]
+    (row,) = run.as_data()["rows"]
+    assert [cell["column"] for cell in row["cells"]] == ["+BM25(Anserini)"]
+    other = next(c for r in run.as_data(whole=True)["rows"] for c in r["cells"] if c["column"] == "+docTTTTTquery")
+    assert other["reason"] == "not run yet: vizsla reproduce repbert/table-3"
+
+
+def test_a_second_process_is_refused(tiny: Tiny, tmp_path: Path) -> None:
+    (tmp_path / "o").mkdir()
+    lock = FileLock(tmp_path / "o" / "lock")
+    with pytest.raises(VizslaError, match="another process is reproducing"), run_of(tiny, tmp_path / "o").locked():
+        pass
+    lock.release()
+    with run_of(tiny, tmp_path / "o").locked():
+        pass
+
+
+def test_an_unfinished_index_is_built_again(tiny: Tiny, tmp_path: Path) -> None:
+    run = run_of(tiny, tmp_path / "o", only=("BM25(Anserini)", "+BM25(Anserini)"))
+
+    def stop(_: object) -> Iterator[object]:
+        yield {"id": "1", "text": "a document"}
+        raise KeyboardInterrupt
+
+    run.documents = stop  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        run.run()
+    assert [f.suffix for f in (tmp_path / "o" / "indexes").iterdir()] == [".building"]
+    again = run_of(tiny, tmp_path / "o", only=("BM25(Anserini)", "+BM25(Anserini)"))
+    again.run()
+    assert len(measured(again)) == 1
+
+
+def test_the_pages_say_why_for_every_cell(tiny: Tiny, tmp_path: Path) -> None:
+    run = run_of(tiny, tmp_path / "o")
+    run.run()
+    data = run.as_data(whole=True)
+    text, page = reproduced_markdown(data), reproduced_html(data)
+    assert "**" in text.splitlines()[4]
+    cells = [cell for line in text.splitlines() if line.startswith("| ") for cell in line.split("|")[2:-1]]
+    assert all(cell.strip() for cell in cells)
+    assert "1. " in text
+    assert "Nogueira et al. (2019)" in page
+    assert '<td class="n"></td>' not in page
+
+
+@pytest.mark.parametrize(
+    ("name", "only", "count"),
+    [
+        ("bm26/table-1", ["(1) BM25", "(2) BM25wp", "(4) BM26", "NQ top 20", "MS MARCO MRR@10"], 4),
+        ("bm25-augmentation/table-1", ["BM25 (Pyserini)", "DPR", "NQ Acc@20", "NQ latency (s)"], 3),
+        ("beir/table-4", ["BM25", "TAS-B", "BM25+CE"], 6),
+        ("spar/table-7", ["BM25", "Wiki Lambda"], 12),
+        ("repbert/table-1", ["BM25(Anserini)", "docTTTTTquery", "BM25 + BERT Large"], 9),
+    ],
+)
+def test_a_tiny_table_of_each_paper(cli: Cli, tmp_path: Path, name: str, only: list[str], count: int) -> None:
+    pytest.importorskip("torch")
+    chosen = [argument for row in only for argument in ("--only", row)]
+    code, out, err = cli("reproduce", name, "--scale", "tiny", "--output", tmp_path / "o", "--json", *chosen)
+    assert code == 0, err
+    result = json.loads(out)
+    assert result["scale"] == "tiny"
+    cells = [cell for row in result["rows"] for cell in row["cells"]]
+    assert sum(cell["ours"] is not None for cell in cells) == count
+    assert all(cell["paper"] is None for cell in cells)
+    assert all(cell["reason"] for cell in cells if cell["ours"] is None)
+    for ending in ("html", "md", "json"):
+        assert (tmp_path / "o" / f"{name.replace('/', '-')}.{ending}").stat().st_size > 500
+    assert "cannot be compared" in (tmp_path / "o" / f"{name.replace('/', '-')}.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["repbert/table-1", "bm25-augmentation/table-2"])
+def test_a_tiny_table_with_training(cli: Cli, tmp_path: Path, name: str) -> None:
+    pytest.importorskip("torch")
+    table = load_table(name)
+    recipes = {part.recipe for row in table.rows if row.system for part in table.parts_of(row.system)}
+    if not recipes <= {*training_recipe_names()}:
+        pytest.skip("not all recipes are here")
+    code, out, err = cli("reproduce", name, "--scale", "tiny", "--train", "--output", tmp_path / "o", "--json")
+    assert code == 0, err
+    reasons = {cell["reason"] for row in json.loads(out)["rows"] for cell in row["cells"] if cell["ours"] is None}
+    assert not any(reason.startswith(("not trained", "failed")) for reason in reasons), reasons
