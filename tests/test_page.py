@@ -357,6 +357,45 @@ def test_a_condition_and_what_is_wrong_with_it(page: Page) -> None:
     assert page.input_value("#where") == ""
 
 
+def test_a_click_elsewhere_uses_a_condition_and_is_a_click(page: Page) -> None:
+    """The field loses the focus while the button is pressed, which must not replace the button."""
+    page.goto("?q=dog")
+    wait_for(page, "36 results")
+    for button, effect in (("#syntax", "syntax=lucene"), ("#compare", "b.model=")):
+        page.locator("#where").press_sequentially("year >= 1996")
+        box = page.locator(button).bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        page.mouse.down()
+        page.wait_for_url("**where=*")
+        assert page.input_value("#where") == "year >= 1996"
+        page.mouse.up()
+        page.wait_for_url(f"**{effect}*")
+        page.get_by_role("button", name="Remove year >= 1996").click()
+        page.wait_for_function("() => !location.search.includes('where=')")
+        assert page.input_value("#where") == ""
+
+
+def test_a_query_that_waits_for_its_search_survives_a_condition(page: Page) -> None:
+    """Both are typed faster than a query waits for its next letter."""
+    page.goto("?q=dog")
+    wait_for(page, "36 results")
+    page.evaluate(
+        """() => {
+            const [query, where] = [document.querySelector("#query"), document.querySelector("#where")];
+            query.focus();
+            query.value = "vizsla";
+            query.dispatchEvent(new InputEvent("input", {bubbles: true}));
+            where.focus();
+            where.value = "year >= 1900";
+            where.form.requestSubmit();
+        }"""
+    )
+    page.wait_for_url("**q=vizsla*")
+    assert "where=" in page.url
+    assert (page.input_value("#query"), page.input_value("#where")) == ("vizsla", "year >= 1900")
+
+
 def test_the_query_language_and_a_mistake_in_its_place(page: Page) -> None:
     page.goto("?q=%2Bdog+-vizsla&syntax=lucene")
     wait_for(page, "30 results")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-LIMIT = 900.0
+LIMIT = 600.0
 """Seconds after which what a test waits for is taken never to happen. Nothing is expected to take a tenth of it."""
 
 

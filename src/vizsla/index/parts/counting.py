@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from vizsla.errors import InputError
-from vizsla.index.parts.arrow import pyarrow
 from vizsla.index.parts.building import PartSet
+from vizsla.index.parts.tables import pyarrow
 from vizsla.models import CountedStatistics, Model, SparseComponent
 
 _MERGED = 2_000_000  # counts that are gathered before they are added up

@@ -15,9 +15,8 @@ import numpy as np
 
 from vizsla.described import check_type, fields_from_data
 from vizsla.errors import InputError, VizslaError
-from vizsla.index.parts.arrow import pyarrow
 from vizsla.index.parts.settings import FORMAT, PartSettings
-from vizsla.index.parts.tables import common_schema
+from vizsla.index.parts.tables import common_schema, pyarrow
 from vizsla.index.storage import arrays
 from vizsla.models import CountedStatistics
 from vizsla.plain_data import parse_settings

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from vizsla.datasets.passages import document_of, passage_of
-from vizsla.index.parts.arrow import pyarrow
+from vizsla.errors import VizslaError
 from vizsla.index.writing.analysis import AnalysedBatch
 from vizsla.index.writing.namespaces import (
     DenseBatch,
@@ -37,6 +37,20 @@ from vizsla.models import (
     TokenComponent,
     TokenMatchComponent,
 )
+
+
+def pyarrow() -> Any:
+    """The optional package pyarrow, with its modules for Parquet, streams and computing."""
+    try:
+        import pyarrow as package
+        import pyarrow.compute
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError:
+        raise VizslaError(
+            "parts are Parquet files, which need pyarrow; get it with: pip install 'vizsla[parquet]'"
+        ) from None
+    return package
 
 
 def table_of(batch: AnalysedBatch, namespaces: tuple[str, ...], first: int, *, passages: bool) -> Any:

@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from vizsla.errors import InputError, VizslaError
-from vizsla.index.parts.arrow import pyarrow
 from vizsla.index.parts.settings import FORMAT, PartSettings
+from vizsla.index.parts.tables import pyarrow
 from vizsla.index.storage.locks import FileLock, LockedError
 from vizsla.plain_data import parse_settings
 

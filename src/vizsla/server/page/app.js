@@ -44,6 +44,7 @@ function setUpBar() {
 	$("brand").addEventListener("click", (e) => {
 		if (e.metaKey || e.ctrlKey) return;
 		e.preventDefault();
+		input.value = "";
 		change({ ...plain(), q: "", like: "", drawer: false });
 		input.focus();
 	});
@@ -95,7 +96,8 @@ function draw(state, before) {
 	document.body.classList.toggle("comparing", Boolean(state.b));
 	placeRail();
 	document.title = state.q ? `${cut(state.q, 80)} · ${info.name} · Vizsla` : "Vizsla";
-	const typed = $("query") === document.activeElement && (before ? before.q === state.q : $("query").value);
+	// A change of something else leaves a query alone that is being typed, or waits for its search.
+	const typed = before ? before.q === state.q : $("query") === document.activeElement && $("query").value;
 	if (!typed && $("query").value.trim() !== state.q) $("query").value = state.q;
 	$("query").placeholder = info.documents ? `Search ${number(info.documents)} documents` : "Search";
 	$("clear").hidden = !$("query").value;
@@ -105,6 +107,26 @@ function draw(state, before) {
 	const searched = (!before || searchKey(state) !== searchKey(before)) && search(state, searching);
 	if (before) drawPanel(state, before);
 	else Promise.resolve(searched).then(() => drawPanel(get(), null));  // a document shows the marks of the results
+}
+
+// A click needs the button that was pressed: what changes in between, as when a field loses the focus, is drawn after it.
+let pressed = false;
+let late = null;  // the state before changes that are not drawn yet
+
+function drawWhenReleased(state, before) {
+	late ??= before;
+	if (!pressed) drawLate();
+}
+
+function drawLate() {
+	const before = late;
+	late = null;
+	if (before) draw(get(), before);
+}
+
+function setUpPresses() {
+	addEventListener("pointerdown", (e) => { pressed = Boolean(e.target.closest("button, a")); }, true);
+	for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { pressed = false; setTimeout(drawLate); }, true);
 }
 
 /** On narrow pages the filters are a sheet that is opened. */
@@ -165,6 +187,7 @@ for (const [id, shape] of Object.entries({ judging: "judge", share: "link", them
 setUpBar();
 setUpTools();
 setUpKeyboard();
-onChange(draw);
+setUpPresses();
+onChange(drawWhenReleased);
 addEventListener("resize", placeRail);
 start();
