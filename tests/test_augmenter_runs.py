@@ -92,7 +92,7 @@ def test_a_run_of_another_version_is_not_resumed(cli: Cli, tmp_path: Path) -> No
     file = tmp_path / "training" / "plan.json"
     for text, problem in (
         ('{"recipe": {"name": "bm26"}, "dev": [], "datasets": []}', "started by another version of Vizsla and cannot"),
-        ('{"format": 2, "recipe": {"name": "bm26"}}', "not the plan of a run (title is missing)"),
+        ('{"format": 3, "recipe": {"name": "bm26"}}', "not the plan of a run (title is missing)"),
         ("{", "not the plan of a run"),
     ):
         file.write_text(text)

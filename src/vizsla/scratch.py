@@ -96,10 +96,14 @@ class StoredTexts(Sequence[str]):
     def of(cls, texts: Iterable[str]) -> StoredTexts:
         """Write texts to a temporary file."""
         file, sizes, stream = temporary_file(), GrowingArray(np.int64), iter(texts)
-        while block := [text.encode("utf-8", "surrogatepass") for text in islice(stream, _TEXTS)]:
-            file.write(b"".join(block))
-            sizes.append(np.fromiter(map(len, block), np.int64, len(block)))
-        file.flush()
+        try:
+            while block := [text.encode("utf-8", "surrogatepass") for text in islice(stream, _TEXTS)]:
+                file.write(b"".join(block))
+                sizes.append(np.fromiter(map(len, block), np.int64, len(block)))
+            file.flush()
+        except BaseException:
+            file.close()
+            raise
         stored = cls(file, offsets_of(sizes.array()))
         weakref.finalize(stored, file.close)
         return stored
