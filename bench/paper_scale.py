@@ -90,7 +90,7 @@ _words: Any = None  # of the process that makes a copy
 
 
 def _copies_of(words: Any) -> None:
-    global _words  # noqa: PLW0603 (set once in each process)
+    global _words
     _words = words
 
 
@@ -125,8 +125,8 @@ def run(step: str, data: Path, output: Path) -> None:
         vizsla()
         return
     from vizsla.datasets import BeirDataset
-    from vizsla.training.prepare.judged import dev_set
     from vizsla.training import Trainer, TrainingInputs, load_training_recipe
+    from vizsla.training.prepare.judged import dev_set
 
     network = tiny_network(data.parent / "tiny-bert")
     changes = [f"network.base_model={network}", "training.steps=3", "training.batch_size=16"]
@@ -146,7 +146,9 @@ def run(step: str, data: Path, output: Path) -> None:
         kind.prepare(inputs, base, folder)
         return
     opened = kind.open_data(folder)  # dev sets are left out: to encode all passages takes days, whatever the memory
-    trainer = Trainer(kind.build_network(base, folder), opened.pairs, kind.settings.training, objective=kind.objective())
+    trainer = Trainer(
+        kind.build_network(base, folder), opened.pairs, kind.settings.training, objective=kind.objective()
+    )
     trainer.run()
     kind.write(trainer.network, base, folder, output)
 
@@ -220,7 +222,12 @@ def line(sizes: Sequence[int], values: Sequence[float]) -> tuple[float, float]:
 def report(found: dict[int, dict[str, dict[str, float]]]) -> str:
     """The peaks, and the line through them, as a table."""
     sizes = sorted(found)
-    heads = [*(f"{n / 1e6:g} M" for n in sizes), "start", "bytes a passage", *(f"{n / 1e6:.1f} M" for n in PAPERS.values())]
+    heads = [
+        *(f"{n / 1e6:g} M" for n in sizes),
+        "start",
+        "bytes a passage",
+        *(f"{n / 1e6:.1f} M" for n in PAPERS.values()),
+    ]
     lines = ["| step | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
     for step in STEPS:
         have = [n for n in sizes if step in found[n]]
@@ -231,7 +238,11 @@ def report(found: dict[int, dict[str, dict[str, float]]]) -> str:
             cells = [f"{found[n][step][what] / 1e9:.2f} GB" if n in have else "–" for n in sizes]
             if len(have) > 1:
                 start, slope = line(have, values)
-                cells += [f"{start / 1e9:.2f} GB", f"{slope:.0f}", *(f"{(start + slope * n) / 1e9:.1f} GB" for n in PAPERS.values())]
+                cells += [
+                    f"{start / 1e9:.2f} GB",
+                    f"{slope:.0f}",
+                    *(f"{(start + slope * n) / 1e9:.1f} GB" for n in PAPERS.values()),
+                ]
             lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
