@@ -10,7 +10,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import IO, Any, overload
 
 import numpy as np
@@ -132,7 +132,7 @@ class StoredTexts(Sequence[str]):
         with self._lock:
             self._file.seek(int(self._offsets[first]))
             data = self._file.read(ends[-1])
-        return [str(data[a:z], "utf-8", "surrogatepass") for a, z in zip(ends, ends[1:], strict=False)]
+        return [str(data[a:z], "utf-8", "surrogatepass") for a, z in pairwise(ends)]
 
 
 def offsets_of(sizes: np.ndarray) -> np.ndarray:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vizsla.datasets import BeirDataset, Document
@@ -30,7 +31,7 @@ class DatasetDetails:
     queries: Mapping[str, str]
     documents: Mapping[str, Document]
     """The documents that the examples show."""
-    corpus_lengths: list[int]
+    corpus_lengths: Sequence[int]
     """The number of words of each document."""
     found_lengths: dict[str, list[int]]
     """The number of words of the first ten documents of each query, by system."""
@@ -56,7 +57,7 @@ def collect_details(c: Comparison, dataset: BeirDataset, *, vocabulary: bool) ->
     tops = {s: [d for q in c.results[name, s].run for d in _ranked(c, name, s, q)[:TOP_K]] for s in systems}
     wanted = {d for ids in tops.values() for d in ids}
     words: dict[str, int] = {}
-    lengths, documents, shares = [], {}, TermShares()
+    lengths, documents, shares = array("l"), {}, TermShares()
     for document in dataset.documents():
         content = {f: str(document.get(f) or "") for f in ("title", "text")}
         length = len(content["title"].split()) + len(content["text"].split())
@@ -110,6 +111,6 @@ def marked_text(query: str, document: Document, model: Model | None) -> str:
     return ("" if snippet.at_start else "… ") + "".join(out) + ("" if snippet.at_end else " …")
 
 
-def sampled(values: list[int], most: int = 20_000) -> list[float]:
+def sampled(values: Sequence[int], most: int = 20_000) -> list[float]:
     """At most `most` of the values, evenly spread."""
     return [float(v) for v in values[:: max(len(values) // most, 1)]]

@@ -1,8 +1,8 @@
 """Documents on disk that are read by their number and found by their id: what a pass over a corpus leaves behind.
 
-Training and fitting go through a corpus several times, and look up documents in between. The store is written once, while
-the corpus is read. Documents lie in a temporary file; memory holds where each begins, and the ids as an index stores them:
-some twenty bytes a document.
+Training and fitting go through a corpus several times, and look up documents in between. The store is written once,
+while the corpus is read. Documents lie in a temporary file; memory holds where each begins, and the ids as an index
+stores them: some twenty bytes a document.
 """
 
 from __future__ import annotations

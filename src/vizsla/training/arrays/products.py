@@ -77,7 +77,7 @@ def sparse_rows(dense: Tensor) -> Tensor:
     """A dense matrix with few nonzero values, in CSR."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns once per process that CSR matrices are in beta
-        return dense.to_sparsecsr()
+        return dense.to_sparse_csr()
 
 
 def csr(

@@ -49,7 +49,9 @@ class TokenCorpus:
         """The same corpus in two bytes per id, or in four where an id needs them."""
         highest = max((int(block.max(initial=0)) for block in blocks_of(self.ids)), default=0)
         dtype = np.uint16 if highest < 1 << 16 else np.uint32
-        return self if self.ids.dtype == dtype else TokenCorpus(GrowingArray.of(blocks_of(self.ids), dtype), self.offsets)
+        return (
+            self if self.ids.dtype == dtype else TokenCorpus(GrowingArray.of(blocks_of(self.ids), dtype), self.offsets)
+        )
 
     @classmethod
     def concatenate(cls, corpora: Sequence[TokenCorpus]) -> TokenCorpus:
@@ -66,7 +68,9 @@ class TokenCorpus:
         """The same with `first` added to all numbers, in which documents of another corpus come before."""
         if not first:
             return self
-        return TokenCorpus(GrowingArray.of((b.astype(np.int64) + first for b in blocks_of(self.ids)), np.int64), self.offsets)
+        return TokenCorpus(
+            GrowingArray.of((b.astype(np.int64) + first for b in blocks_of(self.ids)), np.int64), self.offsets
+        )
 
     def chosen(self, numbers: np.ndarray) -> TokenCorpus:
         """Some of the texts, in this order."""

@@ -135,7 +135,9 @@ def generation_pairs(
     for block in batches_of(texts, _TEXTS):
         new = np.array([source != before for before, source in pairwise([last, *(source for source, _ in block)])])
         rows.append(len(inputs) + np.cumsum(new) - 1)
-        inputs.append_rows(checkpoint.inputs([source for (source, _), is_new in zip(block, new, strict=True) if is_new]))
+        inputs.append_rows(
+            checkpoint.inputs([source for (source, _), is_new in zip(block, new, strict=True) if is_new])
+        )
         targets.append_rows(checkpoint.targets([target for _, target in block], target_length))
         last = block[-1][0]
     if not len(targets):

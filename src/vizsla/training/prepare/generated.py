@@ -115,7 +115,9 @@ def generated_queries(documents: DocumentStore, settings: GeneratedQueries, fold
     pairs = [pairs[i] for i in kept]
     positives = _positives(pairs)
     ranked = rankings.chosen(np.array(kept)) if settings.negatives_per_query and rankings is not None else None
-    return AnsweredQueries(everything, [query for query, _ in pairs], positives, _negatives(positives, ranked, settings))
+    return AnsweredQueries(
+        everything, [query for query, _ in pairs], positives, _negatives(positives, ranked, settings)
+    )
 
 
 def queries_of(documents: Sequence[Document], settings: GeneratedQueries, folder: Path) -> list[list[str]]:
