@@ -368,7 +368,7 @@ def test_dpr_reads_what_the_trained_model_reads(start: Path, tmp_path: Path) -> 
     [
         ("repbert-paper", 2, ["training.steps=2", "training.decay_steps=9"]),
         ("splade-paper", 4, ["training.epochs=0.5", "data.negatives_per_query=2"]),
-        ("unicoil-paper", 4, ["training.epochs=0.5", "training.warmup_share=0.5"]),
+        ("unicoil-paper", 4, ["training.epochs=0.5", "data.fields=title/text"]),
         ("ance-paper", 2, ["training.steps=2", "data.refresh_steps=1"]),
     ],
 )
