@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from vizsla import Document, Hit, Index, Qrels, Retriever, VizslaError
 from vizsla.runs import FilterLike
-from vizsla.server import judgements as room
+from vizsla.server import judgements as module
 from vizsla.server.errors import status_of
 from vizsla.server.judgements import Judgements, JudgementsError, measures, query_key
 
@@ -80,7 +80,7 @@ def test_judgements_are_set_changed_and_forgotten(file: Path) -> None:
     assert judgements.set("dogs", "d1", None) == 1
     assert judgements.set("dogs", "d2", None) == 0
     assert [q.qid for q in judgements.queries()] == ["q2"]
-    assert judgements.find("dogs") == room.JudgedQuery("q1", "dogs", {})
+    assert judgements.find("dogs") == module.JudgedQuery("q1", "dogs", {})
     judgements.set("birds", "d1", 1)
     judgements.set("dogs", "d1", 1)
     assert [(q.qid, q.query) for q in judgements.queries()] == [("q1", "dogs"), ("q2", "cats"), ("q3", "birds")]
@@ -298,7 +298,7 @@ def test_a_damaged_file_is_told(tmp_path: Path) -> None:
 
 def test_a_locked_file_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Judgements(file).set("dogs", "d1", 1)
-    monkeypatch.setattr(room, "_WAIT", 0.05)
+    monkeypatch.setattr(module, "_WAIT", 0.05)
     code = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], isolation_level=None); db.execute('BEGIN EXCLUSIVE')"
     code += "; print(flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", code, str(file)], stdin=-1, stdout=-1) as other:

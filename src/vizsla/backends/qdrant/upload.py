@@ -160,19 +160,19 @@ class _Upload:
     def run(self, progress: Progress | None) -> UploadReport:
         generations = find_generations(self._connection, self._name)
         check_alias(self._connection, generations)
-        there = self._there(generations)
-        if there is None:
+        filled = self._filled_before(generations)
+        if filled is None:
             report = self._fill(generations, progress)
         else:
-            report = UploadReport(there, self._parts.rows, was_there=True)
-            if there != generations.live:  # it was stopped just before the swap
+            report = UploadReport(filled, self._parts.rows, was_there=True)
+            if filled != generations.live:  # it was stopped just before the swap
                 report.replaced = generations.live
-                take_over(self._connection, self._name, there, generations.live, None)
+                take_over(self._connection, self._name, filled, generations.live, None)
         if self._options.drop_old:
             report.dropped = tuple(drop_others(self._connection, self._name))
         return report
 
-    def _there(self, generations: Generations) -> str | None:
+    def _filled_before(self, generations: Generations) -> str | None:
         """The unchanged generation that was filled from these parts: the live one, or a finished one not yet live."""
         live = generations.live
         for base in (*([live] if live else []), *reversed(generations.others)):
