@@ -132,7 +132,7 @@ def run(step: str, data: Path, output: Path) -> None:
     changes = [f"network.base_model={network}", "training.steps=3", "training.batch_size=16"]
     dataset = BeirDataset.open(data)
     if step == "lambda":
-        recipe = load_training_recipe("lambda").with_changes([*changes, f"data.max_queries={2 * TRAIN}"])
+        recipe = load_training_recipe("lambda").with_changes([*changes, f"data.max_sentences={2 * TRAIN}"])
         inputs = TrainingInputs(dataset.documents())
     else:
         recipe = load_training_recipe("dpr").with_changes([*changes, "data.negatives=bm25"])

@@ -118,9 +118,9 @@ def judged_texts(
         numbers = positives_and_negatives(
             documents, queries, dataset, "train", BM25(fields=tuple(fields)), negatives, negatives_depth, answerless
         )
-        texts = queries.values(), read_texts(documents, fields, separator)
-        packed = (packed_texts(some, analyzer) for some in texts)
-        yield JudgedTexts(documents, queries, MinedPairs(*packed, *numbers))
+        packed_queries = packed_texts(queries.values(), analyzer)
+        packed_documents = packed_texts(read_texts(documents, fields, separator), analyzer)
+        yield JudgedTexts(documents, queries, MinedPairs(packed_queries, packed_documents, *numbers))
 
 
 def judged_pairs(
