@@ -52,6 +52,30 @@ def dataset(folder: Path, count: int) -> BeirDataset:
     with (folder / "queries.jsonl").open("w") as file:
         for i in range(40):
             file.write(json.dumps({"_id": f"q{i}", "text": " ".join(passage(i).split()[:3])}) + "\n")
+    rows = "".join(f"q{i}\tp{i * 7919 % 99_991}\t1\n" for i in range(40))
+    for split in ("train", "dev"):
+        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
+    return BeirDataset.open(folder)
+
+
+def bytes_a_passage(work: Callable[[int], object]) -> float:
+    """How much the peak of Python's and numpy's memory grows with each passage."""
+    peaks = []
+    work(200)  # what is loaded once
+    for count in (SMALL, LARGE):
+        tracemalloc.start()
+        work(count)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    return (peaks[1] - peaks[0]) / (LARGE - SMALL)
+
+
+def test_a_store_holds_some_bytes_a_document() -> None:
+    assert bytes_a_passage(lambda count: DocumentStore.of(corpus(count))) < 80  # ids are sorted; as objects some 600
+
+
+def test_texts_and_arrays_hold_some_bytes_an_entry() -> None:
+    assert bytes_a_passage(lambda count: StoredTexts.of(passage(i) for i in range(count))) < 40
     assert bytes_a_passage(numbers_in_a_file) < 4  # 400 in memory
 
 

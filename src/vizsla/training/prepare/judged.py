@@ -111,7 +111,7 @@ def judged_texts(
         numbers = positives_and_negatives(
             documents, queries, dataset, "train", BM25(fields=tuple(fields)), negatives, negatives_depth
         )
-        packed = (packed_texts(texts, analyzer) for texts in (queries.values(), documents.texts(fields)))
+        packed = packed_texts(queries.values(), analyzer), packed_texts(documents.texts(fields), analyzer)
         yield JudgedTexts(documents, queries, MinedPairs(*packed, *numbers))
 
 
