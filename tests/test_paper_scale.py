@@ -83,8 +83,9 @@ def numbers_in_a_file(count: int) -> np.ndarray:
     return GrowingArray.of((np.arange(1000) for _ in range(count // 10)), np.int32)
 
 
-def test_preparing_judged_pairs_holds_little_of_a_passage(tmp_path: Path) -> None:
+def test_preparing_judged_pairs_holds_little_of_a_passage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
+    monkeypatch.setattr("vizsla.training.prepare.texts._TEXTS", 500)
     from vizsla.training import TrainingInputs
     from vizsla.training.prepare.sources import JudgedSource
 
@@ -106,8 +107,9 @@ def test_fitting_a_model_holds_little_of_a_passage(tmp_path: Path) -> None:
     assert bytes_a_passage(lambda count: BM25().count(DocumentStore.of(corpus(count)).contents)) < 120
 
 
-def test_a_dev_set_holds_little_of_a_passage(tmp_path: Path) -> None:
+def test_a_dev_set_holds_little_of_a_passage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
+    monkeypatch.setattr("vizsla.training.prepare.texts._TEXTS", 500)
     from vizsla.training.prepare.judged import dev_set
 
     sets = {count: dataset(tmp_path / str(count), count) for count in (200, SMALL, LARGE)}
