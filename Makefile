@@ -29,7 +29,7 @@ PEERS_READY := $(PEERS)/.ready
 # Two processes; a file of tests stays with one of them, which then makes its fixtures once.
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo kernels reproduce-tiny dist smoke test snapshots browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation clean cluster-crash query-fuzz
+.PHONY: demo kernels reproduce-tiny dist smoke test snapshots browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation bench-paper-scale clean cluster-crash query-fuzz
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -179,6 +179,10 @@ bench-updates: $(READY)
 bench-evaluation: $(READY)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt ranx==0.3.21
 	$(BIN)/python bench/evaluation.py
+
+# The memory of training and evaluation at several sizes, and the line through them; OPTIONS="--sizes 1000000,5000000".
+bench-paper-scale: $(READY)
+	VIZSLA_PLUGINS=bench/paper_scale.py $(BIN)/python bench/paper_scale.py $(CORPUS) $(FOLDER) $(OPTIONS)
 
 # Tokens per second of the analyzers beside a plain loop; FILE is a file of JSON lines.
 bench-text: $(READY)

@@ -19,7 +19,7 @@ from vizsla.text import Analyzer
 from vizsla.vectors import SparseVectors
 
 WORDS = ["dog", "cat", "bark", "purr", "house", "garden", "river", "stone", "cloud", "bread", "milk", "night"]
-SMALL, LARGE = 4000, 24_000
+SMALL, LARGE = 1500, 6000
 
 
 @pytest.fixture(autouse=True)
@@ -76,22 +76,29 @@ def test_a_store_holds_some_bytes_a_document() -> None:
 
 def test_texts_and_arrays_hold_some_bytes_an_entry() -> None:
     assert bytes_a_passage(lambda count: StoredTexts.of(passage(i) for i in range(count))) < 40
-    rows = lambda count: GrowingArray.of((np.arange(1000) for _ in range(count // 10)), np.int32)
-    assert bytes_a_passage(rows) < 4  # 400 in memory
+    assert bytes_a_passage(numbers_in_a_file) < 4  # 400 in memory
 
 
-def test_preparing_judged_pairs_holds_little_of_a_passage(tmp_path: Path) -> None:
+def numbers_in_a_file(count: int) -> np.ndarray:
+    return GrowingArray.of((np.arange(1000) for _ in range(count // 10)), np.int32)
+
+
+def test_preparing_judged_pairs_holds_little_of_a_passage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
+    monkeypatch.setattr("vizsla.training.prepare.texts._TEXTS", 500)
     from vizsla.training import TrainingInputs
     from vizsla.training.prepare.sources import JudgedSource
 
     sets = {count: dataset(tmp_path / str(count), count) for count in (200, SMALL, LARGE)}
+    named = [{"query-id": f"q{i}", "pos": [], "neg": ["p0", "p7919"]} for i in range(40)]  # so that no index is built
+    for one in sets.values():
+        (one.folder / "train_hard_negatives.jsonl").write_text("".join(json.dumps(line) + "\n" for line in named))
     pieces, source = Analyzer.parse("wordpiece"), JudgedSource(negatives_depth=20)
 
     def prepare(count: int) -> None:
         source.prepare(TrainingInputs(datasets=[sets[count]]), pieces, tmp_path / f"run-{count}")
 
-    assert bytes_a_passage(prepare) < 250  # 1,200 before; the index that finds negatives is a part of it
+    assert bytes_a_passage(prepare) < 200  # as objects 1,200
 
 
 def test_fitting_a_model_holds_little_of_a_passage(tmp_path: Path) -> None:
@@ -100,8 +107,9 @@ def test_fitting_a_model_holds_little_of_a_passage(tmp_path: Path) -> None:
     assert bytes_a_passage(lambda count: BM25().count(DocumentStore.of(corpus(count)).contents)) < 120
 
 
-def test_a_dev_set_holds_little_of_a_passage(tmp_path: Path) -> None:
+def test_a_dev_set_holds_little_of_a_passage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
+    monkeypatch.setattr("vizsla.training.prepare.texts._TEXTS", 500)
     from vizsla.training.prepare.judged import dev_set
 
     sets = {count: dataset(tmp_path / str(count), count) for count in (200, SMALL, LARGE)}

@@ -102,7 +102,9 @@ def count_batches(encoded: Iterable[SparseDocuments]) -> CountedStatistics:
         frequencies = counts
         documents += int(np.count_nonzero(lengths))
         total, longest = total + int(lengths.sum()), max(longest, int(lengths.max(initial=0)))
-    present = {vocabulary[i][1]: int(frequencies[i]) for i in np.flatnonzero(frequencies)} if vocabulary else {}
+    present = (
+        {vocabulary[i][1]: int(frequencies[i]) for i in np.flatnonzero(frequencies).tolist()} if vocabulary else {}
+    )
     return CountedStatistics(documents, total, longest, present)
 
 

@@ -235,14 +235,17 @@ class PairScorer:
 
     def groups_of(self, document_numbers: np.ndarray) -> np.ndarray:
         """[documents] which of them a model encodes together."""
-        return np.searchsorted(self.used, document_numbers) // _ENCODED
+        groups: np.ndarray = np.searchsorted(self.used, document_numbers) // _ENCODED
+        return groups
 
     def _products(self, query_numbers: np.ndarray, document_numbers: np.ndarray, group: int) -> np.ndarray:
         """[pairs] the inner products of queries with documents of one group, whose vectors are kept until the next."""
         used, places = np.unique(query_numbers, return_inverse=True)
         vectors, rows = self.query_vectors([self.queries[q] for q in used.tolist()]), self._group_vectors(group)
         numbers = places, np.searchsorted(self.used, document_numbers) - group * _ENCODED
-        return np.sum([pair_products(*both, *numbers) for both in zip(vectors, rows, strict=True)], axis=0)
+        products = [pair_products(*both, *numbers) for both in zip(vectors, rows, strict=True)]
+        total: np.ndarray = np.sum(products, axis=0)
+        return total
 
     def _group_vectors(self, group: int) -> list[Vectors]:
         if group not in self._encoded:
