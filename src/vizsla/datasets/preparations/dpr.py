@@ -42,7 +42,7 @@ SQUAD = (_published("squad1-train"), _published("squad1-dev"))
 @preparation("dpr-curatedtrec", *CURATEDTREC, help="questions with positives and hard negatives")
 @preparation("dpr-squad", *SQUAD, help="questions with positives and hard negatives")
 def prepare_dpr(given: GivenFiles, to: DatasetWriter) -> None:
-    """Judgements have grade 2 for the first positive, which DPR trains with, and grade 1 for the others."""
+    """The first positive of a question is judged relevant. No other positive is a negative."""
     passages = _Passages(to)
     for file in given.all:
         split = file.name.removesuffix(".json").rpartition("-")[2]
@@ -58,8 +58,7 @@ def prepare_dpr(given: GivenFiles, to: DatasetWriter) -> None:
             negatives = negatives or passages.ids(file, record, "negative_ctxs", line)
             query = f"{split}-{number}"
             to.query(query, question, answers=answers, split=split)
-            for rank, document in enumerate(positives):
-                to.judgement(split, query, document, 1 if rank else 2)
+            to.judgement(split, query, positives[0])
             found = set(positives)
             to.training_documents(split, query, positives[:1], [d for d in negatives if d not in found])
         if unanswered:

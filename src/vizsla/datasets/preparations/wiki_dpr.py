@@ -8,6 +8,7 @@ PASSAGES = PublishedFile(
     "psgs_w100.tsv",
     "https://dl.fbaipublicfiles.com/dpr/wikipedia_split/psgs_w100.tsv.gz",
     records=21_015_324,
+    checksums=("md5:612fe66e0b6b41ee28f806140226c563",),  # of the .gz, in the catalogue of ir_datasets
 )
 
 
