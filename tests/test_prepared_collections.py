@@ -56,14 +56,16 @@ ROBUST: dict[str, Any] = {
     "FBIS/FB396001": "<DOC>\n<DOCNO> FBIS3-1 </DOCNO>\n<HT> code </HT>\n<HEADER>\n<DATE1> 1 </DATE1>\n</HEADER>\n"
     "<TEXT>\nDogs &amp; cats.\n</TEXT>\n</DOC>\n",
     "FBIS/READCHG.TXT": "not a document",
-    "FR94/01/FR940104.0": "<DOC>\n<DOCNO> FR940104-0-00001 </DOCNO>\n<TEXT>\n<USDEPT>Farming</USDEPT>\n</TEXT>\n</DOC>\n",
+    "FR94/01/FR940104.0": "<DOC>\n<DOCNO> FR940104-0-00001 </DOCNO>\n<TEXT>\n<USDEPT>Farming</USDEPT>\n"
+    "</TEXT>\n</DOC>\n",
     "FT/FT911/FT911_1": b"<DOC>\n<DOCNO>FT911-1</DOCNO>\n<PROFILE>x</PROFILE>\n<HEADLINE>\nFT  14 MAY\n</HEADLINE>\n"
     b"<TEXT>\n\xa35 a dog.\n</TEXT>\n</DOC>\n",
-    "LATIMES/LA010189": "<DOC>\n<DOCNO> LA010189-0001 </DOCNO>\n<LENGTH><P>9 words</P></LENGTH>\n<TEXT>\n<P>\nCats\n</P>\n"
-    "</TEXT>\n</DOC>\n",
+    "LATIMES/LA010189": "<DOC>\n<DOCNO> LA010189-0001 </DOCNO>\n<LENGTH><P>9 words</P></LENGTH>\n<TEXT>\n<P>\nCats\n"
+    "</P>\n</TEXT>\n</DOC>\n",
     "CR/CR93E-1": "<DOC>\n<DOCNO>CR93E-1</DOCNO>\n<TEXT>Congress</TEXT>\n</DOC>\n",
-    "04.testset": "<top>\n\n<num> Number: 301 \n<title> Dogs \n\n<desc> Description: \nWhich dogs\nbark?\n\n<narr> Narrative: \n"
-    "All.\n\n</top>\n\n<top>\n<num> Number: 652\n\n<title>\nCats\n\n<desc>\nWhich cats?\n\n<narr>\nNone.\n</top>\n"
+    "04.testset": "<top>\n\n<num> Number: 301 \n<title> Dogs \n\n<desc> Description: \nWhich dogs\nbark?\n\n"
+    "<narr> Narrative: \nAll.\n\n</top>\n\n"
+    "<top>\n<num> Number: 652\n\n<title>\nCats\n\n<desc>\nWhich cats?\n\n<narr>\nNone.\n</top>\n"
     "<top>\n<num> Number: 672\n<title> Mice\n<desc> Description:\nNot judged.\n<narr> Narrative:\nx\n</top>\n",
     "qrels.robust2004.txt": "301 0 FBIS3-1 2\n301 0 FT911-1 0\n652 0 LA010189-0001 1\n",
 }
@@ -326,13 +328,13 @@ WRONG: list[tuple[str, dict[str, Any], str, str | bytes, str]] = [
     ("robust04", ROBUST, "04.testset", "<top>\n<num> Number: 301\n", r"04\.testset:1: this <top> is never closed"),
     ("robust04", ROBUST, "qrels.robust2004.txt", "301 FBIS3-1 2\n", r"qrels\.robust2004\.txt:1: expected 4 columns"),
     ("trec-news", NEWS, "newsir19-qrels-background.txt", "826 0 a 3\n", r"the grade 3 of the document a is none of"),
-    ("trec-news", NEWS, "TREC_Washington_Post_collection.v2.jl", '{"id": "a"}\n', r"v2\.jl:1: expected a list 'contents'"),
-    ("bioasq", BIOASQ, "allMeSH_2020.json", '{"articles":[\n{"pmid":"7"', r"allMeSH_2020\.json:2: this line is not JSON"),
-    ("bioasq", BIOASQ, "allMeSH_2020.json", '{"articles":[\n', r"the list of articles is never closed; the file is cut off"),
+    ("trec-news", NEWS, "TREC_Washington_Post_collection.v2.jl", '{"id": "a"}\n', r"jl:1: expected a list 'contents'"),
+    ("bioasq", BIOASQ, "allMeSH_2020.json", '{"articles":[\n{"pmid":"7"', r"2020\.json:2: this line is not JSON"),
+    ("bioasq", BIOASQ, "allMeSH_2020.json", '{"articles":[\n', r"is never closed; the file is cut off"),
     ("bioasq", BIOASQ, "8B1_golden.json", "{}", r"8B1_golden\.json:1: expected a list 'questions' of objects"),
-    ("signal1m", SIGNAL, "sample-1M.jsonl", jsonl({"id": "x"}), r"sample-1M\.jsonl lacks 1 judged articles, such as u1"),
-    ("squad-dev-split", {"dev-v1.1.json": SQUAD}, "dev-v1.1.json", '{"data": [', r"dev-v1\.1\.json:1: this line is not"),
-    ("feedbackqa", FEEDBACK, "UK/test.json", '{"examples": [{"passage_id": 9}]}', r"the passage UK-9, which is not there"),
+    ("signal1m", SIGNAL, "sample-1M.jsonl", jsonl({"id": "x"}), r"jsonl lacks 1 judged articles, such as u1"),
+    ("squad-dev-split", {"dev-v1.1.json": SQUAD}, "dev-v1.1.json", '{"data": [', r"v1\.1\.json:1: this line is not"),
+    ("feedbackqa", FEEDBACK, "UK/test.json", '{"examples": [{"passage_id": 9}]}', r"passage UK-9, which is not there"),
     ("insuranceqa-v2", INSURANCE, "vocabulary", "idx_1\tIs\n", r"encoded\.gz:1: the vocabulary has no word 'idx_4'"),
     ("cranfield", CRANFIELD, "cranqrel", "1 9 1\n", r"cranqrel:1: there is no query '1' or no document '9'"),
     ("cranfield", CRANFIELD, "cran.qry", "what\n", r"cran\.qry:1: expected '\.I' and a number"),
