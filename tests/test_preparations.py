@@ -534,3 +534,22 @@ def test_the_command(tmp_path: Path, files: Callable[..., Path], cli: Cli) -> No
     )
     code, out, _ = cli("datasets", "stats", "wiki-dpr", "--data", data)
     assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content"),
+    [
+        ("wiki-dpr", "psgs_w100.tsv", f"1\t{'x' * 5000}\tt\n"),
+        ("wiki-dpr", "psgs_w100.tsv", '1\t"never closed\n' + "x\n" * 5000),
+        ("dpr-nq", "biencoder-nq-dev.json", json.dumps([question(1, [passage(1, text="x" * 5000)], [])])),
+        ("paq", "PAQ.filtered.jsonl", json.dumps({"question": "x" * 5000, "answer": ["a"]}) + "\n"),
+    ],
+)
+def test_a_line_without_an_end_is_refused(
+    tmp_path: Path, files: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, name: str, file: str, content: str
+) -> None:
+    monkeypatch.setattr("vizsla.datasets.preparing.MAX_RECORD", 1000)
+    folder = files(**{file: content})
+    with pytest.raises(VizslaError, match=f"{file}:1: this document has more than 1,000 bytes"):
+        prepare(name, [folder], tmp_path / "data")
+    assert list((tmp_path / "data").iterdir()) == []
