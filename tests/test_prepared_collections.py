@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -206,7 +207,7 @@ def feedback(domain: str, part: str) -> dict[str, Any]:
 
 
 FEEDBACK = {
-    f"{domain}/{part}.json": feedback(domain, part)
+    f"feedbackQA_data/{domain}/{part}.json": feedback(domain, part)
     for domain in ("Australia", "CDC", "UK", "WHO")
     for part in ("train", "valid", "test")
 }
@@ -219,6 +220,17 @@ def test_feedbackqa(given: Given) -> None:
     assert queries["WHO-valid-0"] == "How?"
     assert judged["dev"][1] == "CDC-valid-0\tCDC-0\t1"
     assert {split: len(lines) for split, lines in judged.items()} == {"train": 4, "dev": 4, "test": 4}
+
+
+def test_an_archive_is_read_as_its_folder_is(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "main.zip", "w") as archive:
+        for name, content in FEEDBACK.items():
+            archive.writestr(f"feedbackqa-main/experiments/{name}", json.dumps(content))
+    from_archive = prepare("feedbackqa", [tmp_path / "main.zip"], tmp_path / "data")
+    assert (from_archive.documents, from_archive.queries) == (4, 12)
+    preparation = preparation_of("feedbackqa")
+    assert preparation is not None
+    assert [one.name for one in preparation.downloads] == ["main.zip"]
 
 
 def medical(focus: str, *pairs: tuple[str, str | None]) -> str:
@@ -322,6 +334,7 @@ def test_another_version_of_arxiv_is_refused(given: Given) -> None:
         made("arxiv-titles", folder)
 
 
+ASKED = '{"examples": [{"passage_id": 9}]}'
 WRONG: list[tuple[str, dict[str, Any], str, str | bytes, str]] = [
     ("robust04", ROBUST, "FT/FT911/FT911_1", b"\x1f\x9d\x90", r"FT911_1: this file is packed with 'compress'; unpack"),
     ("robust04", ROBUST, "LATIMES/LA010189", "<DOC>\n<TEXT>\nx", r"LA010189:1: this <DOC> is never closed"),
@@ -334,7 +347,7 @@ WRONG: list[tuple[str, dict[str, Any], str, str | bytes, str]] = [
     ("bioasq", BIOASQ, "8B1_golden.json", "{}", r"8B1_golden\.json:1: expected a list 'questions' of objects"),
     ("signal1m", SIGNAL, "sample-1M.jsonl", jsonl({"id": "x"}), r"jsonl lacks 1 judged articles, such as u1"),
     ("squad-dev-split", {"dev-v1.1.json": SQUAD}, "dev-v1.1.json", '{"data": [', r"v1\.1\.json:1: this line is not"),
-    ("feedbackqa", FEEDBACK, "UK/test.json", '{"examples": [{"passage_id": 9}]}', r"passage UK-9, which is not there"),
+    ("feedbackqa", FEEDBACK, "feedbackQA_data/UK/test.json", ASKED, r"UK-9, which is not there"),
     ("insuranceqa-v2", INSURANCE, "vocabulary", "idx_1\tIs\n", r"encoded\.gz:1: the vocabulary has no word 'idx_4'"),
     ("cranfield", CRANFIELD, "cranqrel", "1 9 1\n", r"cranqrel:1: there is no query '1' or no document '9'"),
     ("cranfield", CRANFIELD, "cran.qry", "what\n", r"cran\.qry:1: expected '\.I' and a number"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from vizsla.datasets.preparations.squad import objects, whole_json
 from vizsla.datasets.preparing import DatasetWriter, GivenFiles, PublishedFile, preparation
 
-_SOURCE = "https://raw.githubusercontent.com/McGill-NLP/feedbackqa/main/experiments/feedbackQA_data"
+_SOURCE = "https://github.com/McGill-NLP/feedbackqa/archive/refs/heads/main.zip"
 _DOMAINS = ("Australia", "CDC", "UK", "WHO")
 _PARTS = {"train": "train", "valid": "dev", "test": "test"}
 
 
 def _published(domain: str, part: str) -> PublishedFile:
-    return PublishedFile(f"{domain}/{part}.json", f"{_SOURCE}/{domain}/{part}.json")
+    return PublishedFile(f"feedbackQA_data/{domain}/{part}.json", _SOURCE)
 
 
 @preparation(
@@ -31,7 +31,7 @@ def prepare_feedbackqa(given: GivenFiles, to: DatasetWriter) -> None:
     for domain in _DOMAINS:
         known: set[str] = set()
         for part, split in _PARTS.items():
-            file = given.one(f"{domain}/{part}.json")
+            file = given.one(f"feedbackQA_data/{domain}/{part}.json")
             content = whole_json(file)
             if part == "train":
                 for passage in objects(file, content, "passages"):
