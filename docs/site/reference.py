@@ -36,6 +36,7 @@ API = {
         "Text to vectors. A model is a weighted sum of components; [Models](../models.md) lists their names.",
         [
             "vizsla.models.parse_model",
+            "vizsla.neural.device.use_device",
             "vizsla.models.Model",
             "vizsla.models.Sum",
             "vizsla.models.AutoWeightedSum",
