@@ -108,8 +108,8 @@ def _needs_networks(table: PaperTable, only: list[str]) -> bool:
     """Whether a chosen row runs a network that is neither shipped nor to be trained, for which a tiny one stands."""
     rows = [r for r in table.rows if r.name in only] or table.rows
     systems = [m for row in rows if row.system for m in table.members(row.system)]
-    rerankers = any(one.reranker for one in (*systems, *table.columns))
-    return rerankers or any(m.model.split("(")[0] not in LEXICAL and not m.trained for m in systems)
+    reranked = any(m.reranker for m in systems) or any(c.reranker for c in table.columns)
+    return reranked or any(m.model.split("(")[0] not in LEXICAL and not m.trained for m in systems)
 
 
 def _with_progress(dataset: BeirDataset) -> Iterator[Document | RawLines]:
