@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vizsla.datasets import BeirDataset, Document, RawLines
-    from vizsla.recipes import Need, Reproduction
+    from vizsla.recipes import Need, PaperTable, Reproduction
 
 FINDING = 1
+LEXICAL = ("", "bm25", "bm25-wp", "bm25-multifield", "bm25-prime-paper", "doct5query", "bm26", "bm51")
 
 
 def reproduce(
@@ -99,14 +100,16 @@ def _reproduction(
             table, data_folder(data), models, folder, only, report=console.remark, documents=_with_progress
         )
     tiny = Tiny(folder / "tiny")
-    tiny.make(table, networks=train or _needs_networks(table))
+    tiny.make(table, networks=train or _needs_networks(table, only))
     return Reproduction(table, tiny.data, tiny.folder / "models", folder, only, tiny, console.remark)
 
 
-def _needs_networks(table: Any) -> bool:
-    """Whether a row of a table runs a published checkpoint, for which a tiny network stands."""
-    systems = [table.members(row.system) for row in table.rows if row.system]
-    return any(m.reranker or m.model not in ("", "bm25", "bm25-wp") for members in systems for m in members)
+def _needs_networks(table: PaperTable, only: list[str]) -> bool:
+    """Whether a chosen row runs a network that is neither shipped nor to be trained, for which a tiny one stands."""
+    rows = [r for r in table.rows if r.name in only] or table.rows
+    systems = [m for row in rows if row.system for m in table.members(row.system)]
+    reranked = any(m.reranker for m in systems) or any(c.reranker for c in table.columns)
+    return reranked or any(m.model.split("(")[0] not in LEXICAL and not m.trained for m in systems)
 
 
 def _with_progress(dataset: BeirDataset) -> Iterator[Document | RawLines]:
