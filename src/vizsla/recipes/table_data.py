@@ -112,14 +112,14 @@ def _read_split(
     if any(folder.glob("queries.jsonl*")):
         file = find_file(folder, "queries.jsonl")
         of_split = {q for q, told in _splits(file).items() if told in ("", split)}
-        texts, answers = read_questions(file)
+        texts, answers, _ = read_questions(file)
         return file, {q: t for q, t in texts.items() if q in of_split}, answers
     names = [d.name for d in entry.downloads] if entry else []
     matching = [folder / n for n in names if f"-{split}." in n and (folder / n).is_file()]
     matching += sorted(f for f in folder.glob(f"*{split}*") if f.suffix in (".jsonl", ".csv", ".json", ".gz"))
     if not matching:
         raise NotHereError(f"{folder} has no {split} questions; {how_to_get(folder.name, folder.parent)}")
-    texts, answers = read_questions(matching[0])
+    texts, answers, _ = read_questions(matching[0])
     return matching[0], texts, answers
 
 

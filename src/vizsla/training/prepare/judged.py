@@ -202,7 +202,8 @@ def _answers(dataset: BeirDataset, queries: Sequence[str]) -> dict[str, list[str
 def _without_answers(documents: DocumentStore, numbers: np.ndarray, answers: Sequence[str]) -> np.ndarray:
     """The documents among these whose text, title not included, holds none of the answers."""
     texts = (field_text(documents[number].content, ("text",)) for number in numbers.tolist())
-    return numbers[np.array([not has_answer(text, answers) for text in texts], bool)]
+    kept: np.ndarray = numbers[np.array([not has_answer(text, answers) for text in texts], bool)]
+    return kept
 
 
 class _Named(NamedTuple):
