@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from vizsla.training import load_training_recipe, training_recipe_names
 
 TABLES = {table.full_name: table for table in all_tables()}
 OF_OTHERS = {"latency", "added-terms", "RBO", "domain-overlap"}
-TO_COME = re.compile(r".*-paper|ccnet|wiki-dpr|dpr-.*")
 """Recipes and data sets that are named before they are registered."""
 
 
@@ -60,7 +58,7 @@ def test_every_system_can_be_named(table: PaperTable) -> None:
     known = [*training_recipe_names()]
     for part in table.trained.values():
         assert bool(part.recipe) != bool(part.how)
-        assert not part.recipe or part.recipe in known or TO_COME.fullmatch(part.recipe), part.recipe
+        assert not part.recipe or part.recipe in known, part.recipe
         if part.recipe in known:
             changes = [c for c in part.changes("m") if not c.startswith("network.base_model=")]
             load_training_recipe(part.recipe).with_changes(changes)
@@ -76,7 +74,7 @@ def _names(expression: str) -> Iterator[str]:
 
 def test_every_column_can_be_measured(table: PaperTable) -> None:
     for name in (*table.data, *(n for p in table.trained.values() for n in (*p.corpus, *p.datasets))):
-        assert name in known_datasets() or TO_COME.fullmatch(name), name
+        assert name in known_datasets(), name
     for column in table.columns:
         kinds = (column.measure, column.statistic, column.mean, column.difference, column.external)
         assert sum(map(bool, kinds)) == 1, column.name
