@@ -1,4 +1,4 @@
-"""Names of a package that are loaded when they are first used, so that importing the package is cheap."""
+"""What is made when it is first used: names of a package, so that importing it is cheap, and attributes of objects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,27 @@ from importlib import import_module
 TYPE_CHECKING = False  # typing's own would have to be imported
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from functools import cached_property as cached_property
     from typing import Any
+else:
+
+    class cached_property:
+        """An attribute that a method computes when it is first read, without a lock.
+
+        That of functools holds a lock in Python 3.11. A process that is forked while another thread computes an
+        attribute would wait for this lock for ever. Two threads may compute a value twice; one of them is kept.
+        """
+
+        def __init__(self, function):
+            self.function, self.name, self.__doc__ = function, function.__name__, function.__doc__
+
+        def __set_name__(self, owner, name):
+            self.name = name
+
+        def __get__(self, instance, owner=None):
+            if instance is None:
+                return self
+            return instance.__dict__.setdefault(self.name, self.function(instance))
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:

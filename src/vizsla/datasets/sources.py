@@ -6,7 +6,6 @@ import weakref
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from vizsla.datasets.tables import Table, parquet_columns, read_parquet
 from vizsla.datasets.texts import TEXT_ENDINGS, bare_name, read_text_file, read_trec
 from vizsla.datasets.values import TYPES, Types, checked_types, joined_type, plain_content, public_type
 from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.lazy import cached_property
 from vizsla.runs.documents import USUAL_NAMES, Document, FieldNames, Origin, document_id, listed
 
 ENDINGS = {

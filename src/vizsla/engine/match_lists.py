@@ -8,7 +8,6 @@ read. That bound is added to the rounding margin, so the caller finds these docu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from vizsla.engine.query import Query
 from vizsla.engine.segment import Segment
 from vizsla.engine.vector_rows import MAX_CODE, products
 from vizsla.kernels import njit
+from vizsla.lazy import cached_property
 
 _CHUNK = 1 << 14  # postings whose products are made together
 _CHECK = 4  # documents whose scores can be checked in the time it takes to read a posting

@@ -8,7 +8,6 @@ without a posting has no block. `list_directory.py` says where they are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +30,7 @@ from vizsla.engine.blocks import (
 )
 from vizsla.engine.list_directory import MAX_RANGES, BlockTable, ListDirectory, open_lists
 from vizsla.kernels import njit
+from vizsla.lazy import cached_property
 
 
 class Directory(NamedTuple):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from vizsla.engine.arrays import DamagedSegmentError
 from vizsla.engine.centroids import NearestCentroids
 from vizsla.engine.threads import in_threads, processors
 from vizsla.kernels import njit
+from vizsla.lazy import cached_property
 
 BITS = (2, 4)
 _SAMPLED = 1 << 18  # distances that buckets are learnt from

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from vizsla.engine.term_sequences import TermSequences
 from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import VectorRows, storage_of, wide_rows
 from vizsla.kernels import njit
+from vizsla.lazy import cached_property
 
 _ALL = np.zeros(0, np.bool_)
 MAX_POSTINGS = (1 << 32) - 1  # their places are counted in 32 bits

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from vizsla import stopping
 from vizsla.engine.arrays import DamagedSegmentError, freeze
 from vizsla.engine.stop_flag import failure, must_stop
 from vizsla.kernels import njit
+from vizsla.lazy import cached_property
 
 BREAK, HOLE = (1 << 32) - 1, (1 << 32) - 2
 ANY_FIELD = -1

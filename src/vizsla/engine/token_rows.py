@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -19,6 +18,7 @@ from vizsla.engine.residual_rows import ResidualCodec, ResidualRows, narrow, num
 from vizsla.engine.stored_rows import StoredRows, stored_rows
 from vizsla.engine.vector_rows import VectorRows, convert_rows, wide_rows
 from vizsla.kernels import njit
+from vizsla.lazy import cached_property
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,9 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
+
+from vizsla.lazy import cached_property
 
 DECORATORS = ("@njit", "@njit_inlined", "@njit_fastsum")
 _NAME = re.compile(r"[A-Za-z_]\w*")

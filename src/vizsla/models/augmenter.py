@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from vizsla.described import DescriptionError, check_type, fields_from_data
 from vizsla.errors import InputError, VizslaError
+from vizsla.lazy import cached_property
 from vizsla.models.bm25 import BM25, BM25_OPTIONS, EXPANDERS, ExpandedBM25, QueryExpander
 from vizsla.models.components import SearchContext
 from vizsla.models.learned_sparse import SHIPPED

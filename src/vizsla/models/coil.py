@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vizsla.errors import VizslaError
+from vizsla.lazy import cached_property
 from vizsla.models.components import TokenMatchComponent
 from vizsla.models.fields import Fields, field_text
 from vizsla.models.learned_sparse import CHECKPOINT_OPTIONS, checked_precision

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -12,6 +11,7 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.lazy import cached_property
 from vizsla.models.components import TokenComponent
 from vizsla.models.fields import Fields, field_text
 from vizsla.models.model import MODELS

@@ -8,7 +8,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from vizsla.described import DescriptionError, fields_from_data
 from vizsla.errors import InputError
+from vizsla.lazy import cached_property
 from vizsla.neural.network import ABOUT
 from vizsla.neural.weights import WEIGHTS, read_tensors, write_arrays
 from vizsla.plain_data import parse_settings

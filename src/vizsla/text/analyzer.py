@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 
 from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.lazy import cached_property
 from vizsla.text.filters import Token, TokenFilter, parse_token_filter, snowball_languages
 from vizsla.text.lexicon import Lexicon
 from vizsla.text.scan import find_words

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from vizsla.errors import InputError, MissingPackageError, VizslaError
+from vizsla.lazy import cached_property
 from vizsla.plain_data import parse_settings
 from vizsla.spec import Option, Registry
 from vizsla.text import words

@@ -8,11 +8,12 @@ a letter or digit follows, runs of Thai, Lao, Khmer and Burmese stay whole, and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from importlib import resources
 
 import numpy as np
 
+from vizsla.lazy import cached_property
 from vizsla.text.automaton import Automaton, Expression, Symbol, compile_expression
 
 CODE_POINTS = 0x110000

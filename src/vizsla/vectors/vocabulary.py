@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+
+from vizsla.lazy import cached_property
 
 
 class Vocabulary:

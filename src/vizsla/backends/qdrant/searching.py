@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +33,7 @@ from vizsla.index.search.combining import Combination
 from vizsla.index.search.explain import ExplainedDocument, MatchedTokens, explain_document
 from vizsla.index.search.pages import Page
 from vizsla.index.search.plan import SearchOptions, check_text, combination_of
+from vizsla.lazy import cached_property
 from vizsla.models import Component, Model, SparseComponent, Statistics, TokenComponent
 from vizsla.models.components import typed_terms
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hits, KnownDocuments, Ranking

@@ -6,7 +6,6 @@ import json
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from vizsla.index.storage import database
 from vizsla.index.storage.database import damaged_document
 from vizsla.index.storage.document_ids import SegmentIds, find_in_segments, find_passages
 from vizsla.index.storage.stored_ids import DamagedTextsError, ids_at
+from vizsla.lazy import cached_property
 from vizsla.runs import Document
 
 _MAX_SQL_VALUES = 30_000

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 
 from vizsla.engine import MatchQuery, Query, TokenQuery, Weighting, Weightings
 from vizsla.errors import VizslaError
 from vizsla.index.reading.terms import MAX_CACHED, NamespaceStatistics
+from vizsla.lazy import cached_property
 from vizsla.models import (
     Component,
     DenseComponent,

@@ -7,7 +7,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from vizsla.datasets import document_of
 from vizsla.errors import VizslaError
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.storage import database
+from vizsla.lazy import cached_property
 from vizsla.runs.filters import SAMPLE, Test, family_of, field_names
 
 MAX_COLUMNS = 16

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from vizsla.index.search.columns import Columns, DocumentRows, document_columns,
 from vizsla.index.search.filtering import passing_rows
 from vizsla.index.search.suggestions import Completer
 from vizsla.index.search.words import WordPart, parts_with_words
+from vizsla.lazy import cached_property
 from vizsla.models import Component, Model, Statistics
 from vizsla.runs import Filter
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from vizsla.errors import StoppedError, VizslaError
 from vizsla.index.search.bound_model import BoundModel, SparsePart
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.words import PhraseShape, WordPart, word_parts
+from vizsla.lazy import cached_property
 from vizsla.models import BM25
 from vizsla.runs import Filter
 from vizsla.runs.filters import field_name, number, reads_as_number

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from vizsla.engine import PhrasePattern, WordList, rows_with_all, rows_with_phra
 from vizsla.errors import VizslaError
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import BoundModel, SparsePart
+from vizsla.lazy import cached_property
 from vizsla.models import BM25, ExpandedBM25, SequenceEncoder
 
 _BATCH = 2000  # documents whose texts are read at once

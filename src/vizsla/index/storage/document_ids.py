@@ -7,7 +7,6 @@ id.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from vizsla.datasets.passages import MARK
 from vizsla.errors import CollectionError
 from vizsla.index.storage.arrays import Facts, read_array, write_array
 from vizsla.index.storage.stored_ids import SHORT, Rows, StoredIds, StoredTexts
+from vizsla.lazy import cached_property
 
 _TEXTS = ("ids", "id_sizes", "id_starts")
 _RUNS, _ORDER = "id_runs", "id_order"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from vizsla import scratch
 from vizsla.errors import VizslaError
 from vizsla.index.storage.stored_ids import StoredIds, StoredTexts
+from vizsla.lazy import cached_property
 from vizsla.models import field_text
 from vizsla.models.components import batches_of
 from vizsla.runs.documents import Document, FieldNames, Origin

@@ -9,7 +9,6 @@ terms that they look up. When the list is long, the next commit writes new files
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 from vizsla.engine import Segment
 from vizsla.engine.deletions import frequencies_in_rows
 from vizsla.index.storage.arrays import Facts, read_array, write_array
+from vizsla.lazy import cached_property
 
 ALIVE, FREQUENCIES = FILES = "alive", "frequencies"
 LISTED = "deleted"

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from vizsla.kernels import njit
+from vizsla.lazy import cached_property
 
 _STEP_BITS = 6
 _STEP = 1 << _STEP_BITS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from vizsla.index.storage.document_ids import SegmentIds
 from vizsla.index.storage.living import LiveDocuments
 from vizsla.index.storage.stored_ids import StoredTexts
 from vizsla.index.writing.term_numbers import KnownTerms
+from vizsla.lazy import cached_property
 
 
 class OpenSegments:

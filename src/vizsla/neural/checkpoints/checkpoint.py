@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 
 from vizsla.cache import cached_folder, digest
 from vizsla.errors import InputError
+from vizsla.lazy import cached_property
 from vizsla.neural.checkpoints.packages import HUB, package_of, packaged
 from vizsla.neural.checkpoints.sentence import EncoderSettings, read_json, read_settings
 from vizsla.neural.checkpoints.weight_file import uncased_pieces, unpacked

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from vizsla.cache import digest
 from vizsla.described import DescriptionError, fields_from_data
 from vizsla.errors import InputError, UnknownNameError
+from vizsla.lazy import cached_property
 from vizsla.neural.checkpoints.checkpoint import find_checkpoint
 from vizsla.neural.checkpoints.published import find_published
 from vizsla.neural.checkpoints.sentence import read_json

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 
 from vizsla.errors import InputError, VizslaError
+from vizsla.lazy import cached_property
 from vizsla.neural.chunks import packed
 from vizsla.neural.heads.augmenter import AugmentedQueries
 from vizsla.npz import read_arrays, save_arrays

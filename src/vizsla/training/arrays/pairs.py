@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from vizsla.errors import VizslaError
+from vizsla.lazy import cached_property
 from vizsla.npz import read_arrays, save_arrays
 from vizsla.training.arrays.token_corpus import TokenCorpus, with_special_tokens
 from vizsla.training.settings import CropSettings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from vizsla.errors import VizslaError
+from vizsla.lazy import cached_property
 from vizsla.neural.chunks import packed
 from vizsla.npz import read_arrays, save_arrays
 from vizsla.scratch import GrowingArray

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from vizsla.errors import InputError
+from vizsla.lazy import cached_property
 from vizsla.training.arrays.pairs import ScoredPairs, TrainingBatch
 from vizsla.training.arrays.products import SparseRows
 

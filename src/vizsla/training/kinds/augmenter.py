@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +13,7 @@ import numpy as np
 from vizsla.datasets import BeirDataset
 from vizsla.errors import InputError, VizslaError
 from vizsla.index.storage.document_store import DocumentStore
+from vizsla.lazy import cached_property
 from vizsla.models import BM25, Augmenter, CountedStatistics, LearnedSparse, Model, Reranker, field_text
 from vizsla.models.augmenter import read_query
 from vizsla.text import Analyzer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.evaluation.answers import has_answer
 from vizsla.expansion.output import queries_of
+from vizsla.lazy import cached_property
 from vizsla.models import field_text
 from vizsla.models.components import batches_of
 from vizsla.models.generator import TextGenerator, generator_folder, open_generator

@@ -7,7 +7,6 @@ import json
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 from vizsla.datasets import Document
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.index.storage.document_store import Contents
+from vizsla.lazy import cached_property
 from vizsla.models import CollectionStatistics, Fields, Model, Reranker, Sum, TokenComponent, field_text, parse_model
 from vizsla.models.reranker import BertPairs
 from vizsla.neural.checkpoints.packages import package_of
