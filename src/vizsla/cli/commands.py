@@ -114,6 +114,7 @@ RUN_NETWORKS = {
     *("index.index", "index.add", "index.encode", "qdrant.upload", "vectors.recall"),
     *("search.search", "search.explain", "serve.serve", "serve.mcp"),
     *("evaluate.evaluate", "compare.compare", "tune.tune", "rerank.rerank", "interleave.interleave", "recipes.check"),
+    "reproduce.reproduce",
     *("models.save", "models.fit", "train.train", "train.adapt", "queries.generate", "queries.filter"),
 }
 """The commands that run networks, and so take --device; where they are, as in COMMANDS."""

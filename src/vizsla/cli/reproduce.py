@@ -181,19 +181,23 @@ def _say_needs(run: Reproduction) -> None:
 
 def _fetch(need: Need, root: Path, yes: bool) -> None:
     """Fetch a data set that is missing and can be downloaded, if the user agrees."""
-    from vizsla.datasets import known_datasets
+    from vizsla.datasets import known_datasets, prepare
     from vizsla.datasets.fetch import fetch
+    from vizsla.recipes.table_data import can_be_fetched
 
-    entry = known_datasets().get(need.name)
-    if need.here or need.kind == "model" or entry is None or not entry.downloads:
+    if need.here or need.kind == "model" or not can_be_fetched(need.name):
         return
+    entry = known_datasets()[need.name]
     size = f", about {console.size(need.bytes)}" if need.bytes else ""
     asked = not yes and sys.stdin.isatty() and sys.stderr.isatty()
     if not yes and not (asked and typer.confirm(f"Fetch {need.name}{size}?", err=True)):
         return
     try:
         with console.progress(f"Fetching {need.name}", 0, "bytes") as advance:
-            fetch(entry, root, lambda done, total: advance(done, done, total))
+            if entry.downloads:
+                fetch(entry, root, lambda done, total: advance(done, done, total))
+            else:
+                prepare(need.name, [], root, progress=lambda _, done, total: advance(done, done, total))
     except VizslaError as e:
         console.remark(f"{need.name} was not fetched: {e}")
 

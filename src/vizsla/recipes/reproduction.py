@@ -351,7 +351,11 @@ class Reproduction:
             fields = [m.field for m in self.table.members(system) if m.field]
             if fields and not _has_field(self.data / (column.corpus or column.dataset), fields[0]):
                 folder = self.data / (column.corpus or column.dataset)
-                return f"its documents have no field {fields[0]!r}; vizsla queries generate {folder} writes them"
+                write = f"vizsla queries generate {folder} -o {folder}-{fields[0]}.jsonl"
+                return (
+                    f"its documents have no field {fields[0]!r}: {write} --model castorini/doc2query-t5-base-msmarco "
+                    f"writes them; then move that file to {folder}/corpus.jsonl"
+                )
         return ""
 
     def _key(self, row: Row, column: Column) -> str | None:

@@ -14,6 +14,7 @@ from vizsla.datasets import (
     count_dataset,
     known_datasets,
     open_datasets,
+    preparation_of,
     read_questions,
 )
 from vizsla.datasets.files import find_file, read_json_lines
@@ -59,11 +60,17 @@ def is_here(name: str, data: Path) -> bool:
 def how_to_get(name: str, data: Path) -> str:
     """The command that fetches or prepares a data set, or what its owner asks for."""
     entry = known_datasets().get(name)
-    if entry is not None and entry.downloads:
+    if entry is not None and can_be_fetched(name):
         return f"vizsla datasets fetch {name} --data {data}"
     if entry is not None and entry.how:
         return entry.how
     return f"vizsla datasets prepare {name} FILE... --data {data}"
+
+
+def can_be_fetched(name: str) -> bool:
+    """Whether a data set, or the files that it is prepared from, can be downloaded freely."""
+    entry, preparation = known_datasets().get(name), preparation_of(name)
+    return bool(entry and entry.downloads) or bool(preparation and preparation.downloads)
 
 
 def estimated_bytes(entry: DatasetEntry | None) -> int:

@@ -27,6 +27,8 @@ _PLACES = ("Arden", "Belmont", "Corvin", "Dunmore", "Eastvale", "Farrow", "Glenh
 _THINGS = ("bridge", "museum", "theatre", "railway", "harbour", "library", "garden", "tower", "market", "school")
 _VERBS = ("designed", "founded", "restored", "painted", "described", "measured")
 _FILLER = "the old town on the river has a long history and many visitors come to see its stone houses".split()  # noqa: SIM905
+_HEADS = ("unicoil", "unicoil-noexp", "coil", "sparta", "deepct", "deepct-beir")
+"""Models of published networks with heads of their own; a tiny SPLADE stands for them."""
 _SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 _SHRUNK = {
     "training.steps": "2", "training.epochs": "0", "training.batch_size": "8", "training.eval_steps": "2",
@@ -79,6 +81,8 @@ class Tiny:
         if call.name in PRESETS or call.name == "minilm":
             return f"dense(checkpoint={self.network}, namespace={call.name})"
         options = dict(call.options)
+        if call.name in _HEADS and "network" not in options:
+            return f"splade(checkpoint={self.network})"
         if options.get("checkpoint", "").startswith("hf:"):
             options["checkpoint"] = str(self.network)
         for name in ("dense", "lexical"):
