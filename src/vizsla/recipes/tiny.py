@@ -101,12 +101,15 @@ class Tiny:
         from vizsla.training.settings import keys_of
 
         recipe = load_training_recipe(part.recipe)
-        known = {key.name for key in keys_of(recipe.settings)}
+        known = {key.name: key.value for key in keys_of(recipe.settings)}
+        stages = ["training", "data", "vocabulary", *(["masked_lm"] if known.get("masked_lm.steps") else [])]
         changes = [c for c in part.changes(str(folder.parent)) if not c.startswith("network.base_model=")]
         starts = [c for c in part.changes(str(folder.parent)) if c.startswith("network.base_model=")]
         if "network.base_model" in known:
             changes.append(starts[0] if starts else f"network.base_model={self.network}")
-        changes += [f"{name}={value}" for name, value in _SHRUNK.items() if name in known]
+        changes += [
+            f"{name}={value}" for name, value in _SHRUNK.items() if name in known and name.split(".")[0] in stages
+        ]
         corpora = [BeirDataset.open(data / name) for name in part.corpus]
         documents = (document for one in corpora for document in one.documents()) if corpora else None
         datasets = [BeirDataset.open(data / name) for name in part.datasets]
