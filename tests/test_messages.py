@@ -116,20 +116,20 @@ def test_a_folder_called_general_is_not_opened(client: Client, tmp_path: Path, m
     (tmp_path / "general").mkdir()
     (tmp_path / "general" / augmenter.ABOUT).write_text("{")
     monkeypatch.chdir(tmp_path)
-    augmenter.general_augmenter.cache_clear()
+    augmenter._general_augmenter.cache_clear()
     assert client.post("/v1/d/search", {"query": "dog", "expand": "general"}).status == 200
 
 
 def test_without_the_weights_of_the_augmenter(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(augmenter, "SHIPPED", tmp_path)
-    augmenter.general_augmenter.cache_clear()
+    augmenter._general_augmenter.cache_clear()
     with served({"d": folder}) as client:
         assert client.get("/v1/d").data["expanders"] == ["rm3"]
         answer = client.post("/v1/d/search", {"query": "dog", "expand": "general"})
         assert answer.status == 400
         assert "are not installed; get them (35 MB) with: pip install 'vizsla[augmenter]'" in answer.error
     monkeypatch.undo()
-    augmenter.general_augmenter.cache_clear()
+    augmenter._general_augmenter.cache_clear()
 
 
 @pytest.mark.parametrize("expand", ["augmenter", "augmenter(network=general)", "/etc", "rm33", "gar(file=/etc/passwd)"])

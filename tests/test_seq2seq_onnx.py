@@ -248,6 +248,6 @@ def test_opening_needs_all_of_the_network(small: CheckpointGenerator, monkeypatc
     assert isinstance(small.running, OnnxGenerator)
     assert {ENCODER, DECODER, WEIGHTS} < {file.name for file in small.checkpoint.folder.iterdir()}
     assert not (small.checkpoint.folder / "model.safetensors").exists()
-    monkeypatch.setattr("vizsla.neural.network.find_spec", lambda _: None)
+    monkeypatch.setattr("vizsla.neural.device.find_spec", lambda _: None)
     with pytest.raises(VizslaError, match="needs onnxruntime; install it with: pip install onnxruntime"):
         open_generator(small.checkpoint.folder).generate(["x"])

@@ -201,7 +201,7 @@ for name in ("deepct", "sparta"):
 
 
 def test_without_a_runtime_its_name_is_said(deepct: DeepCT, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vizsla.neural.network.find_spec", lambda _: None)
+    monkeypatch.setattr("vizsla.neural.device.find_spec", lambda _: None)
     with Index.create(tmp_path / "i", deepct) as index, pytest.raises(VizslaError, match="pip install onnxruntime"):
         index.add(documents_of(1))
 

@@ -68,7 +68,7 @@ COMMANDS: dict[str, dict[str, str | Group]] = {
             alone="datasets.datasets",
         ),
         "recipes": Group(
-            "List the systems of papers; check that they reach their figures.",
+            "List named systems; check that they reach their figures.",
             {"check": "recipes.check"},
             alone="recipes.recipes",
         ),

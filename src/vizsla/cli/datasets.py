@@ -66,7 +66,7 @@ def _way(entry: DatasetEntry) -> str:
 
 
 def show(name: Annotated[str, typer.Argument(help="A data set by name.")]) -> None:
-    """Show a data set: splits, licence, source, the files it is prepared from, what to know."""
+    """Show a data set: splits, licence, files, what to know."""
     from vizsla.datasets import dataset_entry, preparation_of
 
     entry = dataset_entry(name)

@@ -47,7 +47,7 @@ def reproduce(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table in Markdown.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Measure a table of one of the five papers and show the published figures beside ours.
+    """Measure a table of a paper beside its published figures.
 
     As in: vizsla reproduce bm26/table-2 --data ~/data
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import lzma
 from importlib import resources
 
 from vizsla.datasets.preparing import DatasetWriter, GivenFiles, PublishedFile, preparation
+from vizsla.plain_data import parse_json
 
 _SOURCE = "github.com/staeiou/arxiv_archive: give the folder processed_data of a clone"
 ABSTRACTS = tuple(
@@ -38,7 +38,7 @@ def prepare_arxiv_titles(given: GivenFiles, to: DatasetWriter) -> None:
     files = {"/".join(file.file.name.split("/")[-3:]).partition(".tsv")[0] + ".tsv": file for file in given.all}
     head, _, sample = _stored().partition(b"\n")
     known: set[str] = set()
-    for name, expected in json.loads(head)["files"]:
+    for name, expected in parse_json(head)["files"]:
         if name not in files:
             given.all[0].refuse(f"{name} is missing beside this file")
         file = files[name]

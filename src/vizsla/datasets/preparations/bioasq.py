@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from vizsla.datasets.files import parse_line
 from vizsla.datasets.preparations.squad import objects, whole_json
 from vizsla.datasets.preparing import DatasetWriter, GivenFile, GivenFiles, PublishedFile, preparation
+from vizsla.plain_data import parse_json
 
 _OWNER = "participants-area.bioasq.org/datasets"
 ARTICLES = PublishedFile("allMeSH_2020.json", f"{_OWNER} (task 9a, training v.2020, on registration)")
@@ -83,7 +83,7 @@ def _articles(file: GivenFile) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _is_json(source: str) -> bool:
     try:
-        json.loads(source)
+        parse_json(source)
     except ValueError:
         return False
     return True

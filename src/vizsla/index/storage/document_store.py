@@ -19,6 +19,7 @@ from vizsla.index.storage.stored_ids import StoredIds, StoredTexts
 from vizsla.lazy import cached_property
 from vizsla.models import field_text
 from vizsla.models.components import batches_of
+from vizsla.plain_data import parse_json
 from vizsla.runs.documents import Document, FieldNames, Origin
 
 _BLOCK = 1024  # documents whose ids are taken at once
@@ -151,5 +152,5 @@ def _line(document: Document) -> str:
 
 
 def _document(line: str) -> Document:
-    doc_id, content, place, keys = json.loads(line)
+    doc_id, content, place, keys = parse_json(line)
     return Document(doc_id, content, place and Origin(*place), keys and FieldNames(*keys))

@@ -302,10 +302,13 @@ def _bert_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 def bert_pieces(place: Path) -> WordPiece | None:
     """The word pieces of an encoder, where they are BERT's and their special tokens have the usual numbers.
 
-    A BERT without tokenizer whose vocabulary has the size of bert-base-uncased's reads these pieces.
+    A BERT published without any file of a tokenizer, whose vocabulary has the size of bert-base-uncased's, reads these
+    pieces; where such files are there but the vocabulary is missing, there are none.
     """
     file, words = place / "tokenizer.json", place / "vocab.txt"
     if not file.is_file() and not words.is_file():
+        if any((place / name).is_file() for name in ("tokenizer_config.json", "special_tokens_map.json")):
+            return None
         config = with_model_type(read_json(place / "config.json")) if (place / "config.json").is_file() else {}
         pieces = uncased_pieces() if config.get("model_type") == "bert" else None
         return pieces if pieces is not None and config.get("vocab_size") == len(pieces.vocabulary) else None

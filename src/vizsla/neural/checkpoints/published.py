@@ -89,4 +89,4 @@ def find_published(which: str, *kinds: str) -> Published | None:
     """
     name = str(which).removeprefix(HUB)
     found = (entry for entry in published().values() if not kinds or entry.kind in kinds)
-    return next((entry for entry in found if entry.has(name)), None)
+    return next((entry for entry in found if name and entry.has(name)), None)
