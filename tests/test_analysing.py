@@ -78,6 +78,15 @@ def test_a_lexicon_counts_what_the_analyzer_finds(name: str, texts: list[str]) -
         assert counted(lexicon, texts) == [Counter(analyzer(text)) for text in texts]
 
 
+def test_a_lexicon_grows() -> None:
+    """Its table of short forms has 32,768 places at first, half of which are used."""
+    analyzer = Analyzer.parse("whitespace")
+    lexicon = analyzer.lexicon()
+    texts = [" ".join(f"w{n}" for n in range(first, first + 5000)) for first in range(0, 40_000, 5000)]
+    for _ in range(2):
+        assert counted(lexicon, texts) == [Counter(text.split()) for text in texts]
+
+
 def test_a_filter_that_fails_leaves_a_lexicon_as_it_was() -> None:
     failures = [ValueError("not now")]
 
