@@ -339,3 +339,14 @@ def test_a_tiny_table_with_training(cli: Cli, tmp_path: Path, name: str) -> None
     assert code == 0, err
     reasons = {cell["reason"] for row in json.loads(out)["rows"] for cell in row["cells"] if cell["ours"] is None}
     assert not any(reason.startswith(("not trained", "failed")) for reason in reasons), reasons
+
+
+def test_missing_data_is_fetched_where_its_files_can_be_downloaded() -> None:
+    """Also data sets that are prepared from such files; others name what their owners give out."""
+    from vizsla.recipes.table_data import can_be_fetched, how_to_get
+
+    for name in ("scifact", "wiki-dpr", "openqa-nq"):
+        assert can_be_fetched(name)
+        assert how_to_get(name, Path("d")) == f"vizsla datasets fetch {name} --data d"
+    assert not can_be_fetched("robust04")
+    assert not can_be_fetched("unknown")

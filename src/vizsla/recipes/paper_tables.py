@@ -70,7 +70,7 @@ class Column:
     reference: str = ""
     """The system that a row is compared with by rank-biased overlap."""
     shuffled: bool = False
-    """Questions are asked with their words shuffled."""
+    """The words of each question are shuffled before it is searched."""
     mean: str = ""
     """The mean of all columns, or of those with this measure."""
     skip: tuple[str, ...] = ()
