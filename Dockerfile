@@ -7,7 +7,7 @@ ARG PYTHON=3.11.14-slim-bookworm
 
 FROM python:${PYTHON} AS build
 WORKDIR /build
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
 COPY src src
 COPY kernel_build kernel_build
 # A wheel in a virtual environment: nothing of the build is left in the image. It has kernels for all kinds of

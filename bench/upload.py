@@ -24,7 +24,7 @@ from vizsla.backends.qdrant.filling import Pieces
 from vizsla.backends.qdrant.generations import find_generations
 from vizsla.backends.qdrant.upload import UploadOptions, upload_parts
 from vizsla.index import PartSet
-from vizsla.index.parts.counting import count_parts
+from vizsla.index.parts.part_set import count_parts
 from vizsla.models import Model
 
 

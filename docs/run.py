@@ -171,7 +171,8 @@ def environment(lines: list[str], clone: Path) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "ready").exists():
             shutil.rmtree(folder, ignore_errors=True)
-            execute([sys.executable, "-m", "venv", str(folder)], clone, programs)
+            without_pip = () if lines else ("--without-pip",)  # which takes seconds to install
+            execute([sys.executable, "-m", "venv", *without_pip, str(folder)], clone, programs)
             for line in lines:
                 execute(["bash", "-c", SHELL + line], clone, programs)
             (folder / "ready").write_text("".join(f"{line}\n" for line in lines))

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -39,7 +40,9 @@ LONG = ("test_page", "test_mcp", "test_upload", "test_train", "test_adapt", "tes
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Look for a Qdrant server once, before processes are started that would each do it."""
+    """Hear Ctrl-C, and look for a Qdrant server once, before processes are started that would each do it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what it runs in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput") and getattr(config.option, "numprocesses", None):
         found = qdrant_server.program()
         os.environ[qdrant_server.VARIABLE] = qdrant_server.NONE if isinstance(found, str) else str(found)

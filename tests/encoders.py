@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,3 +110,29 @@ def made_encoder(config: Any) -> Any:
 
 def bert_config(**options: Any) -> Any:
     return transformers.BertConfig(**{**SMALL, "vocab_size": WORDS, "max_position_embeddings": 64, **options})
+
+
+def export(model: Any, file: Path, *, output: str = "last_hidden_state", token_types: bool = True) -> None:
+    """Write an encoder as an ONNX file, as torch does."""
+    names = ["input_ids", "attention_mask", *(["token_type_ids"] if token_types else [])]
+
+    class Exported(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = model
+
+        def forward(self, *inputs: Any) -> Any:
+            made = self.encoder(**dict(zip(names, inputs, strict=True)))
+            return made if isinstance(made, torch.Tensor) else made.last_hidden_state
+
+    ids = torch.full((2, 5), 7)
+    axes = {name: {0: "batch", 1: "tokens"} for name in names}
+    pooled = output == "sentence_embedding"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            Exported().eval(), (ids, torch.ones_like(ids), torch.zeros_like(ids))[: len(names)], str(file),
+            input_names=names, output_names=[output], opset_version=17, dynamo=False,
+            dynamic_axes={**axes, output: {0: "batch"} if pooled else {0: "batch", 1: "tokens"}},
+        )  # fmt: skip

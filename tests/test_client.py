@@ -373,7 +373,7 @@ def test_other_processes_open_connections_of_their_own(method: str) -> None:
         child = context.Process(target=_search_in_child, args=(index, results))
         child.start()
         assert results.get() == (child.pid, "d1")
-        child.join(30)
+        child.join()
         assert child.exitcode == 0
         index.search("dogs")
         assert server.connections > before

@@ -121,7 +121,7 @@ def test_compacting_under_a_reader_leaves_it_its_snapshot(folder: Path, model: M
 
 def test_readers_never_see_half_a_commit(folder: Path) -> None:
     """A commit replaces all documents by those of the next round; a reader finds one round, whole."""
-    size, rounds = 30, 40
+    size, rounds = 30, 12
     build(folder, [{"id": str(i), "text": "common", "round": 0} for i in range(size)]).close()
     wrong: list[object] = []
     done = threading.Event()
@@ -136,7 +136,7 @@ def test_readers_never_see_half_a_commit(folder: Path) -> None:
             except Exception as e:
                 wrong.append(e)
 
-    readers = [threading.Thread(target=read) for _ in range(8)]
+    readers = [threading.Thread(target=read) for _ in range(4)]
     for thread in readers:
         thread.start()
     with Index.open(folder) as index:
@@ -305,32 +305,16 @@ def test_searching_goes_on_while_the_same_object_commits(folder: Path) -> None:
                 except Exception as e:
                     wrong.append(e)
 
-        threads = [threading.Thread(target=search) for _ in range(4)]
+        threads = [threading.Thread(target=search) for _ in range(2)]
         for thread in threads:
             thread.start()
-        for _ in range(20):
+        for _ in range(8):
             index.add(records(100))
             index.commit()
         done.set()
         for thread in threads:
             thread.join()
     assert wrong == []
-
-
-def test_a_handle_on_an_index_that_was_replaced_is_refused(folder: Path) -> None:
-    with build(folder, records(5)) as old:
-        Index.create(folder, "bm25(namespace=other)", overwrite=True).close()
-        with pytest.raises(CollectionError, match="has been replaced by another"):
-            old.add(records(3))
-    with Index.open(folder) as index:
-        assert len(index) == 0
-
-
-def test_a_closed_index_says_so(folder: Path) -> None:
-    index = build(folder, records(3))
-    index.close()
-    with pytest.raises(CollectionError, match="has been closed"):
-        index.search("common")
 
 
 @pytest.mark.slow

@@ -170,8 +170,7 @@ def test_frequencies_in_rows_of_other_ranges(values: list[int]) -> None:
         assert frequencies_in_rows(segment, terms, some).tolist() == expected.tolist()  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("most", [0, 3, 1000])
-@pytest.mark.parametrize("positions", [False, True])
+@pytest.mark.parametrize(("most", "positions"), [(0, False), (3, True), (1000, False)])
 def test_deletions_are_listed_or_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, positions: bool
 ) -> None:

@@ -13,11 +13,14 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import Cli
 from vizsla import BeirDataset, Document, Splitter, VizslaError, read_documents
 from vizsla.datasets import FieldNames, Source, read_queries
 from vizsla.datasets.files import is_whole
 from vizsla.datasets.stdlib import library_files, read_docstrings
 from vizsla.errors import InputError
+from vizsla.evaluation import compare
+from vizsla.models import parse_model
 
 LINES = [{"_id": str(i), "text": f"text {i} é"} for i in range(2000)]
 CONTENT = "".join(json.dumps(line) + "\n" for line in LINES).encode()
@@ -121,6 +124,60 @@ def test_a_beir_folder(tmp_path: Path) -> None:
         dataset.qrels("dev")
     with pytest.raises(InputError, match="this folder does not exist"):
         BeirDataset.open(tmp_path / "missing")
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    """A data set of two documents, with generated queries beside its corpus."""
+    write_lines(tmp_path / "corpus.jsonl", [{"_id": "1", "text": "a vizsla"}, {"_id": "2", "text": "a tabby"}])
+    write_lines(tmp_path / "queries.jsonl", [{"_id": "q", "text": "dog"}])
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t1\t1\n")
+    lines = [{"_id": "1", "text": "old", "queries": ["dog breeds"]}, {"_id": "2", "queries": []}]
+    write_lines(tmp_path / "expanded.jsonl", lines)
+    return tmp_path
+
+
+def write_lines(file: Path, records: list[dict[str, object]]) -> None:
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def test_generated_queries_beside_a_corpus_are_read_by_models_that_read_queries(pets: Path, cli: Cli) -> None:
+    plain = BeirDataset.open(pets)
+    assert plain.reading(["title", "text"]) == plain
+    documents = list(plain.reading(["text", "queries"]).documents())
+    assert [(d.id, dict(d.content)) for d in documents] == [
+        ("1", {"text": "a vizsla", "queries": ["dog breeds"]}),
+        ("2", {"text": "a tabby", "queries": []}),
+    ]
+    figures = [
+        json.loads(cli("eval", pets, "--model", model, "--json")[1])["measures"]["nDCG@10"]
+        for model in ("bm25", "doct5query")
+    ]
+    assert figures == [0.0, 1.0]
+    both = {name: parse_model(name) for name in ("bm25", "doct5query")}
+    compared = compare([(plain, "test")], both, "nDCG@10")
+    assert [compared.value(plain.name, name, "nDCG@10") for name in both] == figures
+    (pets / "expanded.jsonl").unlink()
+    assert plain.reading(["queries"]) == plain
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([{"_id": "1", "queries": []}], "ends after 1 documents, before '2' of the corpus"),
+        ([{"_id": "2", "queries": []}, {"_id": "1", "queries": []}], "expected the document '1'"),
+        ([{"_id": "1", "queries": "dog"}], "expected a list of texts 'queries'"),
+        ([{"_id": str(i), "queries": []} for i in (1, 2, 3)], "not in the corpus"),
+    ],
+)
+def test_generated_queries_of_other_documents_are_refused(
+    pets: Path, lines: list[dict[str, object]], message: str
+) -> None:
+    write_lines(pets / "expanded.jsonl", lines)
+    with pytest.raises(InputError, match=message) as error:
+        list(BeirDataset.open(pets).reading(["queries"]).documents())
+    assert "expanded.jsonl" in str(error.value)
 
 
 def test_queries_with_tabs(tmp_path: Path) -> None:

@@ -50,9 +50,17 @@ def parsed(file: Path) -> ast.Module:
     return ast.parse(file.read_text())
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements below a node; no import is in an expression, which most nodes of a tree belong to."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for inner in getattr(node, name, ()):
+            yield inner
+            yield from statements(inner)
+
+
 def imported(file: Path) -> list[str]:
     names = []
-    for node in ast.walk(parsed(file)):
+    for node in statements(parsed(file)):
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         names += [a.name for a in node.names] if isinstance(node, ast.Import) else []
     return names
@@ -87,10 +95,12 @@ def homes_of(module: str) -> dict[str, str]:
     return {}
 
 
-def imports_of(tree: ast.AST, known: Container[str]) -> Iterator[str]:
+def imports_of(tree: ast.Module, known: Container[str]) -> Iterator[str]:
     """The modules that a file imports, inside of functions, too; what is there for type checkers alone is skipped."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+    ifs = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    for_types = {node for one in ifs for node in statements(one)}
+    for node in statements(tree):
+        if node in for_types:
             continue
         if isinstance(node, ast.ImportFrom) and node.module:
             inner = [f"{node.module}.{alias.name}" for alias in node.names]
@@ -99,8 +109,6 @@ def imports_of(tree: ast.AST, known: Container[str]) -> Iterator[str]:
             yield from [name for name in (*inner, *lazy) if name in known] or [node.module]
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        else:
-            yield from imports_of(node, known)
 
 
 def test_no_circle_of_imports() -> None:
@@ -217,7 +225,6 @@ def walk_of(action: Callable[[], object]) -> Walk:
                 caller = caller.f_back
             frames.append((frame.f_code.co_filename, depth))
 
-    gc.collect()
     gc.disable()  # what it finds is closed by calls, too
     sys.setprofile(record)
     try:

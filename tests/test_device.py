@@ -244,9 +244,8 @@ def test_the_command_line_takes_a_device(tmp_path: Path) -> None:
     assert made.returncode == 0, made.stderr
     found = vizsla_command("search", folder, "dogs that bark", "--device", "cpu", "--json")
     assert found.returncode == 0, found.stderr
-    for device, sentence in (("gpu", "'gpu' is no device"), ("cuda", "nothing here can run a network on cuda:0")):
-        refused = vizsla_command("search", folder, "dogs", "--device", device)
-        assert refused.returncode == 2
-        assert refused.stderr.startswith("vizsla: ")
-        assert sentence in refused.stderr
-        assert len(refused.stderr.splitlines()) == 1
+    refused = vizsla_command("search", folder, "dogs", "--device", "cuda")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("vizsla: ")
+    assert "nothing here can run a network on cuda:0" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from vizsla import BeirDataset, Index, Measure, Qrels, Run, VizslaError, evaluate
@@ -86,9 +87,10 @@ SLOW = ("bm25-ce", "bm26", "bm51", "spar-sketch")
 
 @pytest.mark.parametrize("name", [n for n in ALONE if n not in SLOW and "minilm" not in n])
 def test_every_recipe_reaches_its_figures(name: str, data: Path) -> None:
-    """On the two sets there are; `make check` does those of networks, too. MiniLM is not installed for tests."""
+    """On one set or two; `make check` does all sets, and networks, too. MiniLM is not installed for tests."""
     recipe = load_recipe(name)
-    here = tuple(t for t in recipe.targets if t.dataset in ("scifact", "nfcorpus"))
+    sets = ("scifact", "nfcorpus") if name in ("bm25", "bm25-wp", "bm25-multifield") else ("nfcorpus",)
+    here = tuple(t for t in recipe.targets if t.dataset in sets)
     findings = list(check(replace(recipe, targets=here), data))
     assert findings
     assert [f for f in findings if not f.reached] == []
@@ -97,15 +99,14 @@ def test_every_recipe_reaches_its_figures(name: str, data: Path) -> None:
 def test_bm51_on_a_part_of_scifact(data: Path, tmp_path: Path) -> None:
     """The whole way of a model with a network, held against what it reached when the whole set reached its figures."""
     dataset = BeirDataset.open(data / "scifact")
-    judged = Qrels(dict(islice(dataset.qrels("test").judgements.items(), 80)))
+    judged = Qrels(dict(islice(dataset.qrels("test").judgements.items(), 25)))
     queries = {q: text for q, text in dataset.queries_of(dataset.qrels("test")).items() if q in judged.judgements}
     wanted = {d for grades in judged.judgements.values() for d in grades}
     with Index.create(tmp_path / "index", "bm51") as index:
-        index.add(d for i, d in enumerate(dataset.documents()) if d.id in wanted or i % 40 == 0)
+        index.add(d for i, d in enumerate(dataset.documents()) if d.id in wanted or i % 150 == 0)
         index.commit()
-        assert len(index) == 209
         figure = evaluate(index.run(queries), judged, "nDCG@10").measures["nDCG@10"]
-        assert figure == pytest.approx(0.9428, abs=0.012)  # a rank or two may differ where 8 bits are rounded otherwise
+        assert figure == pytest.approx(0.96, abs=0.015)  # a rank may differ where 8 bits are rounded otherwise
 
 
 @pytest.mark.parametrize("name", ["scifact", "nfcorpus"])
@@ -127,10 +128,9 @@ def test_the_top_thousand_equal_lucenes(name: str, data: Path, reference: Path, 
         assert len(mine) == len(theirs)
         cut = theirs[-1][1] * (1 + 1e-5)  # which of the documents tied at the end are in is anybody's choice
         assert {d for d, s in mine if s > cut} == {d for d, s in theirs if s > cut}
-        scores = dict(theirs)
-        for (document, score), (_, at_this_rank) in zip(mine, theirs, strict=True):
-            assert score == pytest.approx(at_this_rank, rel=1e-5)
-            assert score == pytest.approx(scores.get(document, score), rel=1e-5)
+        scores, found = dict(theirs), np.array([s for _, s in mine])
+        np.testing.assert_allclose(found, [s for _, s in theirs], rtol=1e-5)
+        np.testing.assert_allclose(found, [scores.get(d, s) for d, s in mine], rtol=1e-5)
 
 
 def test_recipes_that_are_none(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from vizsla import Index
 from vizsla.index import verify
+from waiting import LIMIT
 
 BEGIN = """
 import os, sys, threading
@@ -64,7 +65,7 @@ threading.Thread(target=endless, daemon=True).start()
 """
 
 END = """
-going.wait(60)
+going.wait()
 """
 
 
@@ -78,7 +79,7 @@ def folder(tmp_path: Path) -> Path:
 
 def run(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=False, timeout=LIMIT
     )
 
 

@@ -249,7 +249,7 @@ def test_a_mistake_of_a_plugin_is_no_damage(tmp_path: Path) -> None:
 def test_what_cannot_be_stored_leaves_no_index(tmp_path: Path) -> None:
     for options, message in (
         ({"store": "no"}, "store is True or False"),
-        ({"model": None}, "a model is a Model or its name"),
+        ({"model": 3}, "a model is a Model or its name"),
         ({"model": vizsla.BM25}, "a model is a Model or its name"),
         ({"model": Constant(value=np.float32(1))}, "cannot be stored"),
     ):

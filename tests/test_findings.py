@@ -153,18 +153,18 @@ def test_answers_match_as_a_second_implementation_says(text: str, answers: list[
     assert has_answer(text, answers) == independent_has_answer(text, answers)
 
 
-def test_answers_match_on_ten_thousand_real_pairs() -> None:
+def test_answers_match_on_real_pairs() -> None:
     pytest.importorskip("regex")
     questions = BESIDE / "data" / "openqa-questions.tar.xz"
     passages = BESIDE / "data" / "wiki-enwiki15.tar.xz"
     if not questions.is_file() or not passages.is_file():
         pytest.skip("the questions and passages of open-domain question answering are not here")
-    texts = _first_lines(passages, "corpus.jsonl", 2000)
-    asked = _first_lines(questions, "dpr-trivia-test.jsonl", 5000)
+    texts = _first_lines(passages, "corpus.jsonl", 500)
+    asked = _first_lines(questions, "dpr-trivia-test.jsonl", 2000)
     answers = [record["metadata"]["answers"] for record in asked]
     rng, agreed, found = Random(5), 0, 0
     words = [text["text"].split() for text in texts]
-    for i in range(10_000):
+    for i in range(2000):
         passage, wanted = rng.randrange(len(texts)), answers[i % len(answers)]
         if i % 3 == 0:  # a stretch of the passage itself, so that many match
             first = rng.randrange(max(len(words[passage]) - 3, 1))
@@ -172,8 +172,8 @@ def test_answers_match_on_ten_thousand_real_pairs() -> None:
         ours = has_answer(texts[passage]["text"], wanted)
         agreed += ours == independent_has_answer(texts[passage]["text"], wanted)
         found += ours
-    assert agreed == 10_000
-    assert 2000 < found < 8000
+    assert agreed == 2000
+    assert 400 < found < 1600
 
 
 def _first_lines(archive: Path, name: str, count: int) -> list[dict[str, object]]:

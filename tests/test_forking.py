@@ -12,6 +12,7 @@ import pytest
 
 from vizsla import Index, VizslaError
 from vizsla.index.storage import forking
+from waiting import LIMIT
 from written import found, records
 
 
@@ -112,6 +113,7 @@ def test_a_fork_waits_for_who_is_inside_sqlite(folder: Path, monkeypatch: pytest
                 other.add(records(range(20)))
                 other.commit()
 
+    monkeypatch.setattr(forking, "_MAX_WAIT", LIMIT)
     threads = [threading.Thread(target=work) for work in (open_all_the_time, write_all_the_time)]
     with Index.open(folder) as index:
         for thread in threads:
@@ -135,11 +137,11 @@ def in_another_thread(held: AbstractContextManager[None]) -> Iterator[None]:
     def hold() -> None:
         with held:
             entered.set()
-            done.wait(30)
+            done.wait()
 
     thread = threading.Thread(target=hold)
     thread.start()
-    entered.wait(30)
+    entered.wait()
     try:
         yield
     finally:

@@ -17,7 +17,7 @@ from conftest import Cli
 from vizsla import BM25
 from vizsla.evaluation.judging import Unjudged, quote_formula, read_sheet, unquote_formula, write_sheet
 from vizsla.harmless import harmless, harmless_json
-from vizsla.reports.escaping import escape_csv, escape_html, escape_latex, escape_markdown
+from vizsla.reports.formats import escape_csv, escape_html, escape_latex, escape_markdown
 
 ACTS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 LIVE = re.compile(r"<\s*/?(script|img|b)\b", re.IGNORECASE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -102,19 +101,6 @@ def test_many_flushes_make_one_commit(folder: Path, monkeypatch: pytest.MonkeyPa
             assert whole.run({"q": "word1 common"}) == index.run({"q": "word1 common"})
 
 
-def test_what_is_not_committed_is_gone(folder: Path, documents: Records) -> None:
-    index = build(folder, documents[:1])
-    index.add(documents[1:])
-    assert len(index) == 1
-    index.close()
-    with Index.open(folder) as index:
-        assert len(index) == 1
-        assert index.search("cats") == []
-        index.add(documents[1:])
-        index.commit()
-        assert [h.id for h in index.search("cats")] == ["d2"]
-
-
 def test_leftovers_of_a_crash_are_swept(folder: Path, documents: Records) -> None:
     build(folder, documents[:2]).close()
     crashed = Index.open(folder, memory=1)
@@ -130,36 +116,6 @@ def test_leftovers_of_a_crash_are_swept(folder: Path, documents: Records) -> Non
         index.commit()
         assert len(list((folder / "segments").iterdir())) == 2
         assert [h.id for h in index.search("vizsla")] == ["d3"]
-
-
-def test_a_reader_keeps_its_snapshot(folder: Path, documents: Records) -> None:
-    build(folder, documents[:1]).close()
-    with Index.open(folder) as reader, Index.open(folder) as index:
-        index.add(documents[1:])
-        index.commit()
-        assert len(reader) == 1
-        assert reader.search("cats") == []
-        assert len(index) == 4
-
-
-def test_only_one_writer(folder: Path, documents: Records, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vizsla.index.index.DEFAULT_TIMEOUT", 0.1)
-    with build(folder, documents[:1]) as first, Index.open(folder) as second:
-        first.add(documents[1:2])
-        with pytest.raises(CollectionError, match="another writer is using the index"):
-            second.add(documents[2:])
-        first.commit()
-        second.add(documents[2:])
-        second.commit()
-        assert len(second) == 4
-
-
-def test_threads_share_an_index(folder: Path) -> None:
-    records = [{"id": str(i), "text": f"word{i % 7} word{i % 3}"} for i in range(200)]
-    with build(folder, records) as index, ThreadPoolExecutor(4) as pool:
-        queries = [f"word{i % 9}" for i in range(100)]
-        alone = [[h.id for h in index.search(q)] for q in queries]
-        assert [[h.id for h in hits] for hits in pool.map(index.search, queries)] == alone
 
 
 def test_an_index_carries_its_tokenizer(folder: Path, documents: Records) -> None:
@@ -211,18 +167,6 @@ def test_empty_documents_are_stored_and_named(folder: Path) -> None:
         assert added.documents == 3
         assert index.get("1") is not None
         assert [h.id for h in index.search("the dog")] == ["3"]
-
-
-@pytest.mark.parametrize("query", ["", "  \n"])
-def test_an_empty_query_is_told(folder: Path, documents: Records, query: str) -> None:
-    with build(folder, documents) as index, pytest.raises(VizslaError, match="the query is empty"):
-        index.search(query)
-
-
-@pytest.mark.parametrize("k", [0, -1, True, 2.0])
-def test_k_must_be_a_number_of_results(folder: Path, documents: Records, k: Any) -> None:
-    with build(folder, documents) as index, pytest.raises(VizslaError, match="k, the number of results, must be "):
-        index.search("dog", k=k)
 
 
 def test_queries_of_many_and_of_unknown_words(folder: Path, documents: Records) -> None:

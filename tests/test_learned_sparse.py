@@ -333,13 +333,29 @@ def test_the_shipped_splade_finds_other_words_for_the_same(name: str) -> None:
     """A query and a document without a common word: BM25 finds nothing, vizsla-sparse does."""
     both = parse_model(name)
     told = "(inference_free=true)" if name.endswith("doc") else ""
-    assert expression(both) == f"bm25 + vizsla-splade{told}"
+    assert expression(both) == f"bm25 + 1.3 * vizsla-splade{told}"
     documents = [{"text": "Automobile makers cut prices."}, {"text": "A recipe for bread with olives."}]
     rows = both.encode_documents(documents)
     scores = both.encode_queries(["cheap cars"], both.statistics(documents)).dot(rows)[0]
     assert scores[0] > 2 * scores[1]
     folder = both.parts[1].component.network.folder  # type: ignore[attr-defined]
-    assert sum(f.stat().st_size for f in folder.rglob("*")) < 25_000_000
+    assert sum(f.stat().st_size for f in folder.rglob("*")) < 27_000_000
+
+
+@pytest.mark.parametrize("table", [False, True])
+def test_added_terms_weigh_at_most_so_many_times_what_a_querys_own_weigh(table: bool) -> None:
+    free = LearnedSparse.shipped("vizsla-splade", inference_free=table)
+    texts = ["cheap cars", "", "zebra crossing at night", "the"]
+    for limit in (0.5, 2.0):
+        for text, before, after in zip(
+            texts, free.query_terms(texts), replace(free, max_added=limit).query_terms(texts), strict=True
+        ):
+            own = {t: w for t, w in before.items() if t in free.typed_terms(text)}
+            added = {t: w for t, w in before.items() if t not in own}
+            factor = min(1.0, limit * sum(own.values()) / sum(added.values())) if added else 1.0
+            assert after == pytest.approx(own | {t: factor * w for t, w in added.items() if factor}, rel=1e-5)
+    with pytest.raises(VizslaError, match="max_added must be a number of 0 or more, not -1"):
+        LearnedSparse.shipped("vizsla-splade", max_added=-1)
 
 
 def test_a_runtime_that_is_none_is_refused(small: LearnedSparse, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -19,11 +20,12 @@ from vizsla import VizslaError
 from vizsla.errors import InputError
 from vizsla.neural.chunks import packed
 from vizsla.neural.encoder import Padded
-from vizsla.neural.heads.splade import Splade, TiedHead
+from vizsla.neural.heads.splade import Splade, TiedHead, low_rank
 from vizsla.neural.heads.unicoil import UniCoil
-from vizsla.neural.onnx_export import write_network
-from vizsla.neural.session import OnnxNetwork, batches
-from vizsla.neural.weights import NETWORK, SHARES, WEIGHTS, copy_weights, read_weights, share
+from vizsla.neural.onnx_export import save_graph, write_network
+from vizsla.neural.onnx_graph import Graph, quantise
+from vizsla.neural.session import OnnxNetwork, batches, open_graph
+from vizsla.neural.weights import NETWORK, SHARES, WEIGHTS, copy_weights, read_arrays, read_weights, share, write_arrays
 
 VOCABULARY, LONGEST, SPECIAL_TOKENS = 200, 40, (0, 1)
 CLOSE = 0.08
@@ -138,6 +140,67 @@ def test_padding_changes_nothing(kind: str, precision: str, tolerance: float, op
     together = [made[: len(a)] for a, made in zip(alone, network.run(*padded(rows)), strict=True)]
     a, b = np.concatenate(alone), np.concatenate(together)
     assert np.sqrt(np.mean((a - b) ** 2)) < tolerance * a.std()
+
+
+@given(seed=st.integers(0, 1000), outputs=st.integers(1, 20), inputs=st.sampled_from([1, 7, 64, 133]))
+@settings(max_examples=30)
+def test_8_bit_products_are_exact_on_every_processor(seed: int, outputs: int, inputs: int) -> None:
+    """Also where large weights of one sign are neighbours, which overflows 16 bits on processors without VNNI."""
+    rng = np.random.default_rng(seed)
+    matrix = rng.choice([-1.0, 1.0], (outputs, inputs)) * rng.choice([1.0, 0.99, 0.3], (outputs, inputs))
+    values, scale = quantise(matrix)
+    assert (np.abs(values * scale[:, None] - matrix) <= scale[:, None] * 0.501).all()
+    graph = Graph()
+    graph.store("table", values), graph.store("scale", np.ones(outputs, np.float32))
+    parts = graph("DynamicQuantizeLinear", "rows", outputs=3)
+    product = graph(
+        "MatMulIntegerToFloat", parts[0], graph("Transpose", "table", perm=[1, 0]), parts[1], "scale", parts[2]
+    )
+    rows = rng.integers(250, 256, (9, inputs)).astype(np.float32)
+    rows[0, 0], rows[1] = 0, rng.integers(0, 256, inputs)
+    rows[2, 0] = 255
+    with TemporaryDirectory() as folder:
+        places = write_arrays(Path(folder) / WEIGHTS, graph.stored)
+        inputs_of = {"rows": (np.float32, [9, inputs])}
+        save_graph(
+            Path(folder) / NETWORK, graph, places, inputs_of, [(product, "product", np.float32, [9, outputs])], {}
+        )
+        found = open_graph(Path(folder), NETWORK).run(None, {"rows": rows})[0]
+    assert np.allclose(found, rows @ values.T, rtol=1e-6)
+
+
+def test_a_table_of_low_rank_gives_nearly_the_same_products() -> None:
+    rng = np.random.default_rng(0)
+
+    def error_and_rank(states: np.ndarray) -> tuple[float, int]:
+        table, with_ones = rng.normal(size=(300, 96)), np.column_stack([states, np.ones(500)])
+        basis, narrow, shift = low_rank(table, with_ones.T @ with_ones)
+        expected = states @ table.T
+        return (states @ basis @ narrow.T + shift - expected).var() / expected.var(), narrow.shape[1]
+
+    few = rng.normal(size=(500, 20)) @ rng.normal(size=(20, 96)) + rng.normal(size=96) * 5
+    error, rank = error_and_rank(few)
+    assert rank < 96
+    assert error < 0.001
+    error, rank = error_and_rank(rng.normal(size=(500, 96)))
+    assert rank == 96
+    assert error < 1e-6
+
+
+def test_a_network_of_low_rank_is_written_narrower(tmp_path: Path) -> None:
+    """It gives what torch gives, to 8 bits, and its arrays are read back as they were."""
+    network = small_network("splade")
+    with torch.no_grad():
+        network.head.dense.weight[20:] = network.head.dense.weight[:1]
+        network.head.dense.bias[20:] = network.head.dense.bias[:1]
+    write_network(tmp_path, arrays(network), "splade", attention_heads=4, sample=texts(99, 30))
+    assert read_arrays(tmp_path)["low_rank.terms"].shape == (VOCABULARY, 32)
+    assert set(read_weights(tmp_path)) == set(arrays(network))
+    found = OnnxNetwork(tmp_path)
+    rows = texts(2, 30)
+    vectors = np.concatenate([found.run(row[None], np.array([len(row)])).ravel() for row in rows])
+    expected = np.concatenate([by_torch(network, row) for row in rows])
+    assert np.sqrt(np.mean((vectors - expected) ** 2)) < CLOSE * expected.std()
 
 
 def test_weights_are_read_back_to_half_a_step(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from vizsla.vectors import SparseVectors
 
 WORDS = ["dog", "cat", "bark", "purr", "house", "garden", "river", "stone", "cloud", "bread", "milk", "night"]
 SMALL, LARGE = 1500, 6000
+CHOSEN = np.random.default_rng(0).integers(len(WORDS), size=(2 * LARGE, 25))
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +35,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def passage(number: int) -> str:
-    rng = np.random.default_rng(number)
-    return " ".join(WORDS[i] for i in rng.integers(len(WORDS), size=25))
+    return " ".join([WORDS[i] for i in CHOSEN[number]])
 
 
 def corpus(count: int) -> Iterator[Document]:

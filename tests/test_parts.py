@@ -24,9 +24,8 @@ from conftest import Cli
 from small import documents_of, small_dense, small_model
 from vizsla import BM25, Dense, Document, Index, LearnedSparse, Model, VizslaError
 from vizsla.datasets import documents_from
-from vizsla.index import PartSet, Shard, build_from_parts, encode_shard
-from vizsla.index.parts.finished import terms_file
-from vizsla.index.parts.unfinished import unfinished_file
+from vizsla.index import Shard, build_from_parts, encode_shard
+from vizsla.index.parts.encoding import unfinished_file
 from vizsla.models import AutoWeightedSum, Component, Part, PrecomputedVectors, TokenComponent, TokenMatchComponent
 from vizsla.vectors import MatchTexts
 
@@ -181,8 +180,6 @@ def test_any_texts_shards_and_batches(
     parts = encode_all(records, folder / "parts", "bm25", shards, batch=batch)
     build_from_parts(parts, folder / "a.index")
     assert stored(folder / "a.index") == stored(build(records, folder / "b.index", "bm25"))
-    counted, expected = PartSet(parts).statistics()["words"], BM25().count([record["text"] for record in records])
-    assert counted == expected
 
 
 def interrupted(records: Sequence[dict[str, Any]], after: int) -> Iterator[Document]:
@@ -207,10 +204,7 @@ def test_a_stopped_run_goes_on_from_any_byte(tmp_path: Path) -> None:
         assert report.documents == 13
         assert report.resumed % 3 == 0
         assert part.read_bytes() == whole.read_bytes()
-        assert terms_file(part).read_bytes() == terms_file(whole).read_bytes()
-        assert sorted(f.name for f in tmp_path.iterdir() if f.name.startswith("part")) == [
-            "part.parquet", "part.terms.parquet",
-        ]  # fmt: skip
+        assert [f.name for f in tmp_path.iterdir() if f.name.startswith("part")] == ["part.parquet"]
         part.unlink()
 
 
@@ -219,7 +213,7 @@ import sys, time
 from pathlib import Path
 from vizsla.datasets import read_documents
 from vizsla.index import encode_shard
-from vizsla.index.parts.unfinished import unfinished_file
+from vizsla.index.parts.encoding import unfinished_file
 def stopping():
     for document in read_documents(sys.argv[1]):
         unfinished = unfinished_file(Path(sys.argv[2]))

@@ -451,11 +451,15 @@ def test_text_in_documents_of_500_tokens(tmp_path: Path, files: Callable[..., Pa
         prepare("ccnet", [files(**{"b/x.json": '{"url": "u"}\n'}) / "b"], tmp_path / "data", overwrite=True)
 
 
-def test_a_word_without_an_end_is_text_too(tmp_path: Path, files: Callable[..., Path]) -> None:
-    folder = files(**{"a.txt": "a" * 3_000_000 + "\n" + " " * 100_000 + "\nend"})
+def test_a_word_without_an_end_is_text_too(
+    tmp_path: Path, files: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("_CHARACTERS", 1000), ("_LONGEST", 50_000)):  # a twentieth, as the word is
+        monkeypatch.setattr(f"vizsla.datasets.preparations.ccnet.{name}", value)
+    folder = files(**{"a.txt": "a" * 150_000 + "\n" + " " * 5000 + "\nend"})
     done = prepare("ccnet", [folder], tmp_path / "data")
     texts = [d["text"] for d in BeirDataset.open(done.folder).documents()]
-    assert sum(text.count("a") for text in texts) == 3_000_000
+    assert sum(text.count("a") for text in texts) == 150_000
     assert texts[-1].endswith("end")
 
 

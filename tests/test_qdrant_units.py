@@ -6,7 +6,6 @@ import json
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,9 +16,9 @@ from hypothesis import strategies as st
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from beside import WORDS, differences, documents, queries
-from scattered import Scattered, ScatteredTokens
-from vizsla import BM25, Document, Filter, Index, Model, VizslaError, parse_model
+from beside import documents
+from scattered import ScatteredTokens
+from vizsla import BM25, Document, Filter, VizslaError, parse_model
 from vizsla.backends.qdrant import QdrantIndex, lock
 from vizsla.backends.qdrant import connection as connections
 from vizsla.backends.qdrant import writer as writing
@@ -34,7 +33,7 @@ from vizsla.backends.qdrant.connection import (
 from vizsla.backends.qdrant.layout import STATE_ID
 from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint
 from vizsla.backends.qdrant.searching import FoundDocuments, Pending, is_complete, ordered, payload_filter
-from vizsla.backends.qdrant.state import CollectionState, NamespaceState, check_same_model
+from vizsla.backends.qdrant.state import CollectionState, NamespaceState
 from vizsla.backends.qdrant.writer import Staging
 from vizsla.errors import CollectionError
 from vizsla.index.writing.analysis import Analyst
@@ -228,15 +227,6 @@ def test_a_state_comes_back_from_its_payload() -> None:
     assert CollectionState.from_payload(state.payload()) == state
 
 
-def test_another_model_is_refused() -> None:
-    state = CollectionState("my", "b", {"name": "bm25"}, {}, "digest", {})
-    check_same_model(state, parse_model("bm25"), "digest")
-    with pytest.raises(CollectionError, match="'my' was built with bm25, and this is another model of that name"):
-        check_same_model(state, parse_model("bm25"), "other")
-    with pytest.raises(CollectionError, match="was built with bm25, and this is scattered"):
-        check_same_model(state, Scattered(), "other")
-
-
 def test_staged_changes_can_be_taken_back() -> None:
     model = parse_model("bm25")
     staging = Staging()
@@ -342,33 +332,8 @@ def connection() -> Iterator[Connection]:
     made.close()
 
 
-KEPT_IN_MEMORY: dict[str, Model | str] = {
-    "sparse": "bm25(b=0)",
-    "sum": BM25(b=0) + 0.125 * ScatteredTokens(),
-    "dense": Scattered(),
-}
-
-
 class TestInMemory:
     pytestmark = IN_MEMORY
-
-    @pytest.mark.parametrize(
-        "model", ["bm25(b=0)", BM25(b=0) + 0.125 * ScatteredTokens(), Scattered()], ids=["sparse", "sum", "dense"]
-    )
-    def test_changes_and_searches(self, connection: Connection, tmp_path: Path, model: Model | str) -> None:
-        cluster = QdrantIndex.create("qdrant://memory/my", model, connection=connection)
-        with Index.create(tmp_path / "i", model) as local, cluster:
-            for index in (local, cluster):
-                index.add(documents(50))
-                index.commit()
-                assert index.delete(["d3", "nope"]) == 1
-                assert index.add([{"id": "d5", "text": "word1 word2 newword"}]).replaced == 1
-                index.commit()
-            assert differences(local, cluster, queries(5), 10, cancelling=True) == []
-            assert differences(local, cluster, queries(5), 10, "year > 1995", cancelling=True) == []
-            text = " ".join([*WORDS, "newword"])
-            assert cluster.term_statistics(text) == local.term_statistics(text)
-            assert list(cluster.documents()) == list(local.documents())
 
     def test_a_commit_while_the_leader_is_down(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
         """The server that orders changes strongly is gone: another one does it, and the writer looks twice."""

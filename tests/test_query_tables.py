@@ -120,10 +120,18 @@ def test_training_writes_a_table_and_one_index_serves_both_ways(
     changes = (f"network.base_model={start}", "training.batch_size=8", "training.steps=2", "training.warmup_steps=1",
                "data.negatives_per_query=2", "training.precision=float32", "masked_lm.steps=1",
                "masked_lm.batch_size=8", "masked_lm.precision=float32", "network.output_terms=300",
-               "network.query_table=true")  # fmt: skip
+               "network.query_table=true", "network.layers=1")  # fmt: skip
     options = [part for change in changes for part in ("--set", change)]
     code, _, said = cli("train", "splade", "--dataset", judged, "-o", tmp_path / "m", *options)
     assert code == 0, said
+    (written,) = tmp_path.glob("m/*/network.onnx")
+    assert {n for n in read_weights(written.parent) if "encoder.layer." in n and "layer.0." not in n} == set()
+    for layers, problem in (("7", "there is no layer 7"), ("a", "are numbers separated by /")):
+        code, _, said = cli(
+            "train", "splade", "--dataset", judged, "-o", tmp_path / "n", *options, "--set", f"network.layers={layers}"
+        )
+        assert code != 0
+        assert problem in said
     names = [f"bm26e(network={tmp_path / 'm'}{more})" for more in ("", ", inference_free=true")]
     model, free = map(parse_model, names)
     assert isinstance(model, LearnedSparse)

@@ -7,7 +7,6 @@ import shutil
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -205,32 +204,67 @@ def test_files_of_others_among_the_segments_are_not_removed(place: Path) -> None
     assert (place / "segments" / "notes.txt").read_text() == "mine"
 
 
-def test_readers_between_the_renamings_wait(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader once brought the old index back, and the finished build was deleted."""
-    between = threading.Event()
-    rename = Path.rename
+def test_the_name_of_an_index_is_never_missing(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each renaming of a replacement an index can be opened; no other moment is there."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    if not folder.exchange(tmp_path / "a", tmp_path / "b"):
+        pytest.skip("this system, or its file system, cannot exchange names")
+    seen, rename = [], Path.rename
+
+    def watched(self: Path, target: Path) -> Path:
+        seen.append(size(place))
+        renamed = rename(self, target)
+        seen.append(size(place))
+        return renamed
+
+    monkeypatch.setattr(Path, "rename", watched)
+    build(place, 6, overwrite=True)
+    assert set(seen) == {6}  # the names were exchanged before; only what was replaced is renamed, to be removed
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b", "i"]
+
+
+def test_opening_waits_between_two_renamings(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader has looked for the folder when the old index loses its name, and tries again when the new one has it.
+
+    A reader once brought the old index back, and the finished build was deleted.
+    """
+    monkeypatch.setattr(folder, "exchange", lambda *_: False)  # as on a system that cannot
+    began, is_missing, was_missed = threading.Event(), threading.Event(), threading.Event()
+    connect, rename = folder.database.connect, Path.rename
+
+    def late(path: Path, **options: Any) -> Any:
+        if path == place and not began.is_set():
+            began.set()
+            assert is_missing.wait(LIMIT)
+        try:
+            return connect(path, **options)
+        except CollectionError:
+            was_missed.set()
+            raise
 
     def slow(self: Path, target: Path) -> Path:
         renamed = rename(self, target)
-        if ".old-" in Path(target).name:
-            between.set()
-            time.sleep(0.3)
+        if self == place:  # the old index has lost its name
+            is_missing.set()
+            assert was_missed.wait(LIMIT)
         return renamed
 
-    monkeypatch.setattr(folder, "exchange", lambda *_: False)  # as on a system that cannot
-    monkeypatch.setattr(Path, "rename", slow)
-    seen: list[int] = []
-
-    def read() -> None:
-        assert between.wait(LIMIT)
-        seen.append(size(place))
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    build(place, 9, overwrite=True)
+    results: list[int] = []
+    reader = threading.Thread(target=lambda: results.append(len(Index.open(place))))
+    with replace_index(place, overwrite=True) as building, Index.create(building) as index:
+        index.add(records(9))
+        index.commit()
+        index.close()
+        monkeypatch.setattr(folder.database, "connect", late)
+        monkeypatch.setattr(Path, "rename", slow)
+        reader.start()
+        assert began.wait(LIMIT)
     reader.join()
-    assert seen == [9]
+    assert results == [9]
+    assert was_missed.is_set()
     assert size(place) == 9
+    assert [p.name for p in place.parent.iterdir()] == ["i"]
 
 
 def test_a_replacement_that_was_killed_between_the_renamings_is_undone(place: Path) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conftest import Cli
-from vizsla import VizslaError
-from vizsla.datasets import known_datasets
+from vizsla import Index, VizslaError
+from vizsla.datasets import BeirDataset, Document, known_datasets
+from vizsla.evaluation import evaluate_model
 from vizsla.index.storage.locks import FileLock
-from vizsla.models import MODELS
-from vizsla.recipes import PaperTable, Reproduction, Tiny, all_tables, load_table, paper_names
+from vizsla.models import MODELS, parse_model
+from vizsla.recipes import PaperTable, Reproduction, Tiny, all_tables, load_table, paper_names, rankings
+from vizsla.recipes.paper_tables import Column
 from vizsla.reports import reproduced_html, reproduced_markdown
 from vizsla.runs import Fusion, parse_measures
 from vizsla.spec.notation import parse_sum
@@ -50,8 +55,9 @@ def test_every_system_can_be_named(table: PaperTable) -> None:
     for row in table.rows:
         for system in table.members(row.system) if row.system else ():
             assert bool(system.model) != bool(system.unavailable), system.name
+            trained = [name.replace("{dataset}", "scifact") for name in system.trained]
             for name in _names(system.model) if system.model else ():
-                assert name in MODELS or name in system.trained, name
+                assert name in MODELS or name in trained, name
             assert all(name in system.model for name in system.trained), system.name
         if row.system and row.system.fusion:
             assert Fusion.parse(row.system.fusion).check_weights(row.system.weights, len(row.system.of))
@@ -65,7 +71,8 @@ def test_every_system_can_be_named(table: PaperTable) -> None:
 
 
 def _names(expression: str) -> Iterator[str]:
-    for _, call in parse_sum(expression.replace("{mu}", "1"), MODELS.what, MODELS.example):
+    filled = Column("SF", dataset="scifact", mu=1.0).fill(expression)
+    for _, call in parse_sum(filled, MODELS.what, MODELS.example):
         yield call.name
         if call.name == "spar":
             yield from _names(call.options["dense"])
@@ -73,7 +80,7 @@ def _names(expression: str) -> Iterator[str]:
 
 
 def test_every_column_can_be_measured(table: PaperTable) -> None:
-    for name in (*table.data, *(n for p in table.trained.values() for n in (*p.corpus, *p.datasets))):
+    for name in (*table.data, *table.training_data):
         assert name in known_datasets(), name
     for column in table.columns:
         kinds = (column.measure, column.statistic, column.mean, column.difference, column.external)
@@ -231,6 +238,70 @@ def test_a_run_that_is_stopped_goes_on(tiny: Tiny, tmp_path: Path, monkeypatch: 
     assert not (output / "indexes").exists()
 
 
+def test_conventions_share_a_ranking_and_differ_in_own_documents(tmp_path: Path) -> None:
+    """Queries with the ids of documents: BEIR's table keeps these documents, the one of BM26 leaves them out."""
+    tiny = Tiny(tmp_path / "tiny")
+    tiny.make(load_table("bm26/table-2"), networks=False)
+    folder = tiny.data / "scifact"
+    documents = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()][:30]
+    queries = [{"_id": d["_id"], "text": d["title"]} for d in documents[:20]]
+    for name, records in (("corpus.jsonl", documents), ("queries.jsonl", queries)):
+        (folder / name).write_text("".join(json.dumps(record) + "\n" for record in records))
+    judged = [f"{d['_id']}\t{other['_id']}\t1" for d in documents[:20] for other in documents if other != d][::7]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]) + "\n")
+    read: list[str] = []
+
+    def documents_of(dataset: BeirDataset) -> Iterator[Document]:
+        read.append(dataset.name)
+        return dataset.documents()
+
+    figures = []
+    for name, only in (
+        ("bm26/table-2", ("(1) BM25", "SF")),
+        ("beir/table-2", ("bm25 of Vizsla (title and text as one field)", "SciFact")),
+    ):
+        run = replace(run_of(tiny, tmp_path / "o", only=only, name=name), documents=documents_of)
+        run.run()
+        (value,) = measured(run).values()
+        figures.append(value)
+    expected = [
+        evaluate_model(parse_model("bm25"), BeirDataset.open(folder), measures="nDCG@10", convention=rules).evaluation
+        for rules in ("anserini", "trec")
+    ]
+    values = [100 * expected[0].measures["nDCG@10"], expected[1].measures["nDCG@10"]]
+    assert figures == pytest.approx(values, abs=1e-9)
+    assert figures[0] != pytest.approx(100 * float(str(figures[1])))
+    assert read == ["scifact"]
+
+
+def test_generated_queries_may_lie_beside_the_corpus(tiny: Tiny, tmp_path: Path) -> None:
+    folder = tiny.data / "msmarco"
+    rows = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps({**row, "queries": None}) + "\n" for row in rows))
+    only = ("docTTTTTquery", "+docTTTTTquery")
+    before = run_of(tiny, tmp_path / "o", only=only).as_data()["rows"][0]["cells"][0]
+    assert f"vizsla queries generate {folder}/corpus.jsonl -o {folder}/expanded.jsonl" in before["reason"]
+    lines = [{"_id": row["_id"], "queries": row["queries"]} for row in rows]
+    (folder / "expanded.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = run_of(tiny, tmp_path / "o", only=only)
+    run.run()
+    assert list(measured(run)) == [only]
+
+
+def test_needs_have_sizes(cli: Cli, tmp_path: Path) -> None:
+    """Checkpoints by name, an index at a time; and cells that nobody can fill are counted apart."""
+    options = ("--data", tmp_path, "--dry-run", "--json", "--only", "NF")
+    needs = json.loads(cli("reproduce", "spar/table-4", *options)[1])["needs"]
+    by_kind = {kind: {n["name"]: n["bytes"] for n in needs if n["kind"] == kind} for kind in ("checkpoint", "room")}
+    assert by_kind["checkpoint"]["spar-marco"] == 2 * 110 * 4_000_000
+    assert {"ance", "contriever-msmarco", "gtr-large", "minilm"} <= by_kind["checkpoint"].keys()
+    assert 10_000_000 < by_kind["room"]["for one index at a time"] < 100_000_000
+    out = cli("reproduce", "spar/table-4", "--data", tmp_path, "--dry-run", "--only", "NF")[1]
+    assert "0 of 13 cells can be measured now. 2 more cells can only show the paper's figure." in " ".join(out.split())
+    listed = {one["table"]: one for one in json.loads(cli("reproduce", "--data", tmp_path, "--json")[1])}
+    assert listed["repbert/table-3"]["cells"] == 16  # of 25: doc2query was never published
+
+
 def test_a_damaged_cell_is_measured_again(tiny: Tiny, tmp_path: Path) -> None:
     first = run_of(tiny, tmp_path / "o")
     first.run()
@@ -272,20 +343,34 @@ def test_a_second_process_is_refused(tiny: Tiny, tmp_path: Path) -> None:
         pass
 
 
-def test_an_unfinished_index_is_built_again(tiny: Tiny, tmp_path: Path) -> None:
-    run = run_of(tiny, tmp_path / "o", only=("BM25(Anserini)", "+BM25(Anserini)"))
+@pytest.mark.parametrize("seconds", [0.0, 300.0])
+def test_an_unfinished_index_is_continued(
+    tiny: Tiny, tmp_path: Path, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was committed is not read into it again, and the figure is that of an index built at once."""
+    monkeypatch.setattr(rankings, "COMMIT_AFTER", seconds)
+    added: list[int] = []
 
-    def stop(_: object) -> Iterator[object]:
-        yield {"id": "1", "text": "a document"}
+    def stop(dataset: BeirDataset) -> Iterator[Document]:
+        yield from islice(dataset.documents(), 30)
         raise KeyboardInterrupt
 
-    run.documents = stop  # type: ignore[assignment]
+    def rest(index: Index, documents: Iterable[Document], keep: Any = Index.add) -> object:
+        given = list(documents)
+        added.append(len(given))
+        return keep(index, given)
+
+    whole = run_of(tiny, tmp_path / "whole", only=("BM25(Anserini)", "+BM25(Anserini)"))
+    whole.run()
+    run = replace(run_of(tiny, tmp_path / "o", only=("BM25(Anserini)", "+BM25(Anserini)")), documents=stop)
     with pytest.raises(KeyboardInterrupt):
         run.run()
     assert [f.suffix for f in (tmp_path / "o" / "indexes").iterdir()] == [".building"]
+    monkeypatch.setattr(Index, "add", rest)
     again = run_of(tiny, tmp_path / "o", only=("BM25(Anserini)", "+BM25(Anserini)"))
     again.run()
-    assert len(measured(again)) == 1
+    assert measured(again) == measured(whole)
+    assert sum(added) == (80 if seconds else 50)
 
 
 def test_the_pages_say_why_for_every_cell(tiny: Tiny, tmp_path: Path) -> None:
@@ -332,7 +417,9 @@ def test_a_tiny_table_of_each_paper(cli: Cli, tmp_path: Path, name: str, only: l
 def test_a_tiny_table_with_training(cli: Cli, tmp_path: Path, name: str) -> None:
     pytest.importorskip("torch")
     table = load_table(name)
-    recipes = {part.recipe for row in table.rows if row.system for part in table.parts_of(row.system)}
+    recipes = {
+        part.recipe for row in table.rows if row.system for c in table.columns for part in table.parts_of(row.system, c)
+    }
     if not recipes <= {*training_recipe_names()}:
         pytest.skip("not all recipes are here")
     code, out, err = cli("reproduce", name, "--scale", "tiny", "--train", "--output", tmp_path / "o", "--json")

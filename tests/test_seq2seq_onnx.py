@@ -130,7 +130,7 @@ def test_8_bits_are_close(small: CheckpointGenerator, floats: Path, model: Any) 
     for name, values in stored.items():
         used = slice(2, None) if "embed_positions" in name else slice(None)
         wanted = arrays[name][used]
-        step = np.abs(wanted).max(-1, keepdims=True) / 127 if wanted.ndim == 2 else 1e-6
+        step = 2 * np.abs(wanted).max(-1, keepdims=True) / 127 if wanted.ndim == 2 else 1e-6  # two neighbours add up
         assert (np.abs(values[used] - wanted) <= 0.51 * step + 1e-6).all(), name
 
 

@@ -398,15 +398,15 @@ def test_requests_in_flight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     def held(*arguments: object, **options: object) -> object:
         begun.release()
-        assert goes_on.wait(60)
+        assert goes_on.wait(LIMIT)
         return search_many(*arguments, **options)  # type: ignore[arg-type]
 
-    limits = Limits(in_flight=1, seconds=300)
+    limits = Limits(in_flight=1, seconds=3600)
     with served({"pets": folder}, write=True, limits=limits) as client, ThreadPoolExecutor(1) as pool:
         monkeypatch.setattr(Index, "search_many", held)
         first = pool.submit(client.get, "/v1/pets/search", query="dog")
         try:
-            assert begun.acquire(timeout=60)
+            assert begun.acquire(timeout=LIMIT)
             for answer in (
                 client.get("/v1/pets/search", query="dog"),
                 client.post("/v1/pets/search", {"query": "dog"}),

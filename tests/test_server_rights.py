@@ -13,6 +13,7 @@ import pytest
 from served import Client, build, served
 from vizsla import VizslaError
 from vizsla.server.settings import Keys, Limits, read_settings
+from waiting import LIMIT
 
 READ, JUDGE, WRITE = "a-key-for-reading", "a-key-for-judging", "a-key-for-writing"
 JUDGEMENT = {"query": "dog", "id": "1", "grade": 1}
@@ -109,7 +110,7 @@ BODY = b'{"query": "dog"}'
 def awaited(client: Client) -> Iterator[socket.socket]:
     """A search whose body the server waits for: it says so, since the head asks."""
     parts = urlsplit(client.url)
-    with socket.create_connection((parts.hostname, parts.port), timeout=60) as connection:
+    with socket.create_connection((parts.hostname, parts.port), timeout=LIMIT) as connection:
         head = f"POST /v1/pets/search HTTP/1.1\r\nhost: {parts.netloc}\r\ncontent-type: application/json\r\n"
         connection.sendall(f"{head}content-length: {len(BODY)}\r\nexpect: 100-continue\r\n\r\n".encode())
         assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"

@@ -17,6 +17,7 @@ from served import Client, build, served
 from vizsla import Index, VizslaError
 from vizsla.backends.qdrant import QdrantIndex
 from vizsla.server.writes import Staging
+from waiting import LIMIT
 
 # Commits what is staged, as a server does, and dies when the first commit is made.
 DIES = """
@@ -193,7 +194,7 @@ def test_a_write_that_never_ends_does_not_keep_a_server_that_is_stopped(folder: 
                 connection.sendall(f"POST /v1/dogs/commit HTTP/1.1\r\nhost: {url.netloc}\r\n\r\n".encode())
                 assert process.stdout.readline() == "writing\n"
                 process.send_signal(signal.SIGTERM)
-                _, said = process.communicate(timeout=60)
+                _, said = process.communicate(timeout=LIMIT)
         finally:
             process.kill()
     assert process.returncode == 1

@@ -51,7 +51,7 @@ def test_the_work_ends_at_the_time_limit(folder: Path, monkeypatch: pytest.Monke
         answer = client.get("/v1/pets/search", query="dog")
         assert (answer.status, answer.error) == (504, "this took more than 0.3 seconds; ask for less")
         assert dogs.stopped.wait(LIMIT)  # not only the answer ends
-        assert client.get("/v1/pets/search", query="cat").status == 200
+        eventually(lambda: client.get("/v1/pets/search", query="cat").status == 200)  # has as little time
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

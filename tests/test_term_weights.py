@@ -90,13 +90,13 @@ def test_no_word_is_lost_by_default(deepct: DeepCT, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("head", ["deepct", "sparta"])
 def test_torch_and_onnxruntime_make_the_same(head: str, tmp_path: Path) -> None:
-    """In 32-bit floats exactly; in 8 bits up to a part of the spread."""
+    """In 32-bit floats exactly; in 8 bits up to a part of the spread, and few weights so far."""
     from vizsla.neural.inference import TorchNetwork
 
     rng = np.random.default_rng(1)
     texts = [np.array([101, *rng.integers(1000, 3000, n), 102]) for n in (1, 40, 0, 13)]
     ids, offsets = np.concatenate(texts), np.cumsum([0, *map(len, texts)])
-    for precision, tolerance in (("float32", 1e-4), ("int8", 0.3)):
+    for precision, tolerance in (("float32", 1e-4), ("int8", 0.5)):
         folder = written(tmp_path / precision, head, precision, -0.4 if head == "deepct" else -4.0).folder
         torch_network, onnx_network = TorchNetwork(folder, head, 4, device="cpu"), OnnxNetwork(folder)
         if head == "deepct":
@@ -106,7 +106,9 @@ def test_torch_and_onnxruntime_make_the_same(head: str, tmp_path: Path) -> None:
             a, b = (dense(network.vectors(ids, offsets)) for network in (torch_network, onnx_network))
             assert (a[:, [0, 101, 102, 103]] == 0).all()
             assert 100 < np.count_nonzero(a[1]) < 30_000
-        assert np.abs(a - b).max() < tolerance * (1 if precision == "float32" else a[a != 0].std())
+        differences, spread = np.abs(a - b)[(a != 0) | (b != 0)], 1 if precision == "float32" else a[a != 0].std()
+        assert differences.max() < tolerance * spread
+        assert differences.mean() < tolerance * spread / 5
 
 
 def dense(vectors: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:

@@ -63,6 +63,13 @@ def test_batches_equal_single_texts(name: str, texts: list[str]) -> None:
         assert [terms[a:b] for a, b in zip(starts, ends.tolist(), strict=False)] == [analyzer(t) for t in texts]
 
 
+@given(text=_any_text())
+def test_terms_of_bigrams_equal_those_of_tokens(text: str) -> None:
+    for pipeline in ("cjk", "standard | longest:1 | bigrams", "standard | bigrams | stop:english | bigrams"):
+        analyzer = Analyzer.parse(pipeline)
+        assert analyzer(text) == [token.term for token in analyzer.tokens(text)]
+
+
 TOKENS = ("<url>", "[X]", "covid", "@user", "new york", "c++", "?-x", "<Ä>", "_", "中文", "##s", "<URL", "Café", "\t|")
 
 
@@ -197,7 +204,8 @@ def test_filters_and_tokenizers_say_what_they_are() -> None:
         ("lucen-english", "did you mean 'lucene-english'"),
         ("standard | stemm", "unknown token filter 'stemm'"),
         ("standard | stop:klingon", "unknown list of stop words 'klingon'"),
-        ("standard | lower:x", "takes no option"),
+        ("standard | lower:x", "unknown lower case of its own"),
+        ("standard | digits:x", "takes no option"),
         ("standard | longest:x", "takes a number"),
         ("standard | longest:²", "takes a number"),
         ("standard | longest:" + "1" * 5000, "takes a number"),

@@ -34,7 +34,7 @@ from vizsla.backends.qdrant.terms import TermNumbers
 from vizsla.backends.qdrant.upload import UploadOptions, upload_parts
 from vizsla.errors import CollectionError, InputError
 from vizsla.index import PartSet
-from vizsla.index.parts.counting import count_parts
+from vizsla.index.parts.part_set import count_parts
 from waiting import LIMIT, eventually
 
 QUERIES = {f"q{i}": " ".join(random.Random(i).choices(WORDS, k=4)) for i in range(12)}

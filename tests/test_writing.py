@@ -117,6 +117,7 @@ def test_what_is_closed_stays_closed(folder: Path) -> None:
         index.compact,
         index.refresh,
         lambda: index.delete("1"),
+        lambda: index.search("common"),
     )
     for _ in range(2):
         for call in calls:

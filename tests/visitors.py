@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from waiting import LIMIT
+
 WORDS = [
     a + b + c for a in ("ka", "lo", "mi", "ru", "te") for b in ("sto", "ven", "dar", "lim") for c in ("", "s", "ing")
 ]
@@ -93,7 +95,7 @@ class Visitor:
         self, method: str, path: str, body: Any = None, key: str | None = None, **parameters: Any
     ) -> tuple[int, Any]:
         if self._connection is None:
-            self._connection = http.client.HTTPConnection(self._address, timeout=60)
+            self._connection = http.client.HTTPConnection(self._address, timeout=LIMIT)
         if parameters:
             path += "?" + urlencode(parameters)
         data = body if body is None or isinstance(body, bytes) else json.dumps(body)
@@ -258,4 +260,4 @@ class Visitor:
 
     def _plain(self) -> socket.socket:
         host, _, port = self._address.partition(":")
-        return socket.create_connection((host, int(port)), timeout=60)
+        return socket.create_connection((host, int(port)), timeout=LIMIT)

@@ -72,6 +72,9 @@ def in_words(names: Iterable[object]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+_LISTED = 900  # characters of known names that a message lists
+
+
 class UnknownNameError(VizslaError):
     """An unknown name of a model, an analyzer, a measure or the like; the message suggests the closest known name.
 
@@ -82,11 +85,13 @@ class UnknownNameError(VizslaError):
     """
 
     def __init__(self, kind: str, name: str, known: list[str] | tuple[str, ...]) -> None:
+        import textwrap
         from difflib import get_close_matches
 
         by_lower = {k.lower(): k for k in known}
         close = get_close_matches(name.lower(), by_lower, n=1)
-        hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"known: {', '.join(known)}"
+        listed = textwrap.shorten(", ".join(known), _LISTED, placeholder=" ...")
+        hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"known: {listed}"
         super().__init__(f"unknown {kind} {name!r}; {hint}")
 
 

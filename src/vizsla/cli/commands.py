@@ -63,6 +63,7 @@ COMMANDS: dict[str, dict[str, str | Group]] = {
                 "show": "datasets.show",
                 "fetch": "datasets.fetch",
                 "prepare": "datasets.prepare",
+                "mine": "datasets.mine",
                 "stats": "datasets.stats",
             },
             alone="datasets.datasets",

@@ -14,9 +14,6 @@ from vizsla.cli.options import named_file, open_retriever
 from vizsla.errors import UnknownNameError, VizslaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from vizsla.datasets import BeirDataset, Document, RawLines
     from vizsla.evaluation import Comparison
     from vizsla.runs import Retriever, Run
 
@@ -71,7 +68,7 @@ def compare(
         comparison = compare(
             chosen, parsed_models, parsed, retrievers=retrievers,
             runs=given, depth=k, convention=convention, test=test, correction=correction,
-            cache=Cache(default_folder()) if cache else None, documents=_read_documents,
+            cache=Cache(default_folder()) if cache else None, documents=options.dataset_documents,
             groups={g.name: [m.name for m in g.members] for g in groups if len(g.members) > 1},
         )  # fmt: skip
     if as_json:
@@ -120,13 +117,6 @@ def _open_indexes(given: list[str], datasets: list[str], opened: ExitStack) -> d
             raise VizslaError(f"two indexes of one data set are called {system!r}; give each its own name")
         by_dataset[dataset or datasets[0]] = opened.enter_context(open_retriever(location))
     return found
-
-
-def _read_documents(dataset: BeirDataset) -> Iterable[Document | RawLines]:
-    from vizsla.cli.options import read_with_progress
-    from vizsla.datasets import Source
-
-    return read_with_progress([Source.find(dataset.folder)], f"Indexing {dataset.name}")
 
 
 def _show(c: Comparison) -> None:

@@ -171,6 +171,48 @@ def _prepare(name: str, files: list[Path], root: Path, *, overwrite: bool) -> Pr
     return prepared
 
 
+def mine(
+    context: typer.Context,
+    questions: Annotated[str, typer.Argument(metavar="QUESTIONS", help="A data set of questions with answers.")],
+    index: Annotated[str, options.index_option("The passages: an index with BM25, or what else ranks them.")],
+    output: Annotated[Path, options.output("The folder of the new data set.")],
+    splits: Annotated[
+        list[str] | None, typer.Option("--split", metavar="SPLIT", help="Its splits; default: train and dev.")
+    ] = None,
+    depth: Annotated[
+        int, typer.Option("--depth", metavar="N", help="Passages of a question that are looked at.")
+    ] = 100,
+    negatives: Annotated[int, typer.Option("--negatives", metavar="N", help="Hard negatives of a question.")] = 50,
+    data: options.Data = None,
+    as_json: options.Json = False,
+) -> None:
+    """Find passages for questions with answers, to train on.
+
+    As in: vizsla datasets mine entityquestions --index wiki.index -o ~/data/dpr-entityquestions
+
+    The best passage with an answer is judged relevant, the best without one are hard negatives, as in DPR. Questions
+    without such a passage are left out.
+    """
+    from dataclasses import asdict
+
+    from vizsla.cli.options import open_retriever
+    from vizsla.evaluation import QuestionSet, mine_passages
+
+    console.check_apart(output, "--output")
+    chosen = splits or ["train", "dev"]
+    asked = {split: QuestionSet.with_answers(questions, data or context.obj, split) for split in chosen}
+    total = sum(len(one.texts) for one in asked.values())
+    with open_retriever(index) as retriever, console.progress("Mining", total, "questions") as advance:
+        mined = mine_passages(
+            retriever, asked, output, depth=depth, negatives=negatives, progress=lambda done: advance(done, done)
+        )
+    if as_json:
+        console.print_json({"folder": str(output), **asdict(mined)})
+        return
+    found = ", ".join(f"{split} {count:,} ({mined.without[split]:,} without)" for split, count in mined.found.items())
+    console.line(f"{output}: {console.count(mined.passages, 'passage')}, questions: {found}")
+
+
 def stats(
     context: typer.Context,
     names: options.Datasets,

@@ -162,8 +162,6 @@ def _evaluate_run(
 def _evaluate_search(
     dataset: BeirDataset, system: _System, split: str, names: list[str], convention: str
 ) -> tuple[dict[str, Any], Run]:
-    from vizsla.cli.options import read_with_progress
-    from vizsla.datasets import Source
     from vizsla.evaluation import evaluate_model, evaluate_retriever
     from vizsla.models import parse_model
 
@@ -175,8 +173,8 @@ def _evaluate_search(
             outcome = evaluate_retriever(retriever, dataset, split, names, system.k, convention)
     else:
         name = system.model
-        documents = read_with_progress([Source.find(dataset.folder)], f"Indexing {dataset.name}")
         model = parse_model(system.model)
+        documents = options.dataset_documents(dataset.reading(model.fields))
         outcome = evaluate_model(
             model, dataset, split, names, system.k, convention, documents=documents, **search_options
         )

@@ -47,6 +47,14 @@ def index(
     model: Annotated[
         str | None, options.model('A name, a saved model, or a sum: "bm25 + 0.5 * minilm"; default: bm25.')
     ] = None,
+    language: Annotated[
+        str | None,
+        typer.Option(
+            "--language",
+            metavar="CODE,...",
+            help="The language of the documents, as in de, or several, the main one first; default: detected, auto.",
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the index in this folder.")] = False,
     memory: options.Memory = options.DEFAULT_MEMORY,
     workers: options.Workers = None,
@@ -71,14 +79,19 @@ def index(
     )
     if parts is not None:
         unused = ["a source"] if sources else ["--workers"] if workers else options.given_options(reading, passages)
+        unused = unused or (["--language"] if language else [])
         if unused:
             raise VizslaError(f"--from takes documents that vizsla encode has read; leave out {unused[0]}")
         _index_parts(parts, output, model, overwrite, kept)
         return
     if not sources:
         raise VizslaError("name the files or folders to index, or a folder of parts with --from")
+    if model is not None and language is not None:
+        raise VizslaError("name a model or the language of the documents, not both: a model says how text is analysed")
     parsed = parse_model("bm25" if model is None else model)
     found = reading.find(sources, parsed.fields)
+    if model is None:
+        parsed = _model_of_language(language or "auto", found)
     started = time.perf_counter()
     if parsed.needs_corpus_statistics:
         console.remark(
@@ -93,6 +106,18 @@ def index(
         new.commit()
     with Index.open(output) as built:
         report(built, added, time.perf_counter() - started)
+
+
+def _model_of_language(language: str, sources: list[Source]) -> Model:
+    """BM25 for a language, for several, or for those that some of the documents are in."""
+    from vizsla.models import detect_model, language_model, languages_named
+
+    if language != "auto":
+        return language_model(languages_named(language))
+    detected = detect_model(document.content for source in sources for document in source.sample())
+    if detected.remark:
+        console.remark(detected.remark)
+    return detected.model
 
 
 def _index_parts(folder: Path, output: Path, model: str | None, overwrite: bool, kept: _Kept) -> None:
@@ -152,8 +177,13 @@ def add(
 
     All documents are added, or none if one of them cannot be read.
     """
+    from vizsla.models import detect_model, mismatch
+
     with open_writable(index, console.parse_size(memory)) as opened:
         found = reading.find(sources, opened.model.fields)
+        detected = detect_model(document.content for source in found for document in source.sample())
+        if foreign := mismatch(opened.model, detected):
+            console.remark(foreign)
         started = time.perf_counter()
         added = opened.add(
             read_with_progress(found, "Adding", raw=passes_lines(opened.model, workers)), workers=workers

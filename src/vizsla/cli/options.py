@@ -19,7 +19,7 @@ from vizsla.cli import console
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
-    from vizsla.datasets import Document, RawLines, Source, Splitter
+    from vizsla.datasets import BeirDataset, Document, RawLines, Source, Splitter
     from vizsla.index import Index, IndexView
     from vizsla.index.view import SearchableCollection
     from vizsla.models import Model
@@ -395,6 +395,15 @@ def check_outside(output: Path, sources: list[Source]) -> None:
 def passes_lines(model: Model, workers: int | None) -> bool:
     """Whether JSON lines are passed on unparsed, because several workers or a kernel parse them."""
     return model.counts_words or (workers or 1) > 1
+
+
+def dataset_documents(dataset: BeirDataset) -> Iterator[Document | RawLines]:
+    """The documents of a data set, with a progress bar."""
+    from vizsla.datasets import Source
+
+    if dataset.with_queries:
+        return dataset.documents()  # of two files, which one bar cannot show
+    return read_with_progress([Source.find(dataset.folder)], f"Indexing {dataset.name}")
 
 
 def read_with_progress(sources: list[Source], title: str, *, raw: bool = False) -> Iterator[Document | RawLines]:

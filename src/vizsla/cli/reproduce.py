@@ -13,9 +13,6 @@ from vizsla.cli import console, options
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vizsla.datasets import BeirDataset, Document, RawLines
     from vizsla.recipes import Need, PaperTable, Reproduction
 
 FINDING = 1
@@ -67,9 +64,13 @@ def reproduce(
         for need in run.needs() if scale == "full" else []:
             _fetch(need, run.data, yes)
         _say_needs(run)
-        if train:
-            run.train()
-        run.run()
+        try:
+            if train:
+                run.train()
+            run.run()
+        except KeyboardInterrupt:
+            console.remark("Stopped. The same command goes on from here")
+            raise
         result = run.as_data()
         page = _write_pages(run)
     if as_json:
@@ -97,7 +98,7 @@ def _reproduction(
         raise VizslaError(f"{folder}: this is a file; --output is a folder")
     if scale == "full":
         return Reproduction(
-            table, data_folder(data), models, folder, only, report=console.remark, documents=_with_progress
+            table, data_folder(data), models, folder, only, report=console.remark, documents=options.dataset_documents
         )
     tiny = Tiny(folder / "tiny")
     tiny.make(table, networks=train or _needs_networks(table, only))
@@ -112,12 +113,6 @@ def _needs_networks(table: PaperTable, only: list[str]) -> bool:
     return reranked or any(m.model.split("(")[0] not in LEXICAL and not m.trained for m in systems)
 
 
-def _with_progress(dataset: BeirDataset) -> Iterator[Document | RawLines]:
-    from vizsla.datasets import Source
-
-    return options.read_with_progress([Source.find(dataset.folder)], f"Indexing {dataset.name}")
-
-
 def _list(data: Path | None, models: Path, as_json: bool) -> None:
     """All tables: what they show, how many rows can run, the data they need, GPU hours of training."""
     from vizsla.datasets import data_folder
@@ -130,7 +125,7 @@ def _list(data: Path | None, models: Path, as_json: bool) -> None:
         needs = run.needs()
         sets = [need for need in needs if need.kind == "data"]
         hours = sum(need.gpu_hours for need in needs if not need.here)
-        cells = [run.blocked(row, column) for row in table.rows for column in table.columns]
+        cells = [run.blocked(row, column) for row, column in run.fillable()]
         listed.append({
             "table": table.full_name, "title": table.title, "rows": len(table.rows),
             "cells": len(cells), "can_run": sum(not reason for reason in cells),
@@ -158,16 +153,19 @@ def _show_needs(run: Reproduction, as_json: bool) -> None:
     from vizsla.reports.reproduced import need_line
 
     needs = run.needs()
-    cells = [(row, column, run.blocked(row, column)) for row in run.rows for column in run.columns]
+    cells = [(row, column, run.blocked(row, column)) for row, column in run.fillable()]
     if as_json:
-        blocked = [{"row": r.name, "column": c.name, "reason": reason} for r, c, reason in cells if reason]
+        every = [(row, column, run.blocked(row, column)) for row in run.rows for column in run.columns]
+        blocked = [{"row": r.name, "column": c.name, "reason": reason} for r, c, reason in every if reason]
         console.print_json({"table": run.table.full_name, "needs": [vars(n) for n in needs], "blocked": blocked})
         return
     console.line(f"{run.table.full_name}: {run.table.title}", "bold")
     for need in needs:
         console.line(f"  {need_line(vars(need))}")
     can_run = sum(not reason for *_, reason in cells)
-    console.line(f"{can_run} of {console.count(len(cells), 'cell')} can be measured now.")
+    closed = sum(run.closed(row, column) != "" for row in run.rows for column in run.columns)
+    rest = f" {console.count(closed, 'more cell')} can only show the paper's figure." if closed else ""
+    console.line(f"{can_run} of {console.count(len(cells), 'cell')} can be measured now.{rest}")
 
 
 def _say_needs(run: Reproduction) -> None:
@@ -204,7 +202,7 @@ def _fetch(need: Need, root: Path, yes: bool) -> None:
 
 def _write_pages(run: Reproduction) -> Path:
     """Write the page of the whole table as HTML, Markdown and JSON."""
-    from vizsla.recipes.reproduction import write_whole
+    from vizsla.recipes.rankings import write_whole
     from vizsla.reports import reproduced_html, reproduced_markdown
 
     result, page = run.as_data(whole=True), run.output / f"{run.table.paper}-{run.table.name}.html"

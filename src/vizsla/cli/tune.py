@@ -133,10 +133,7 @@ def _one_dataset(name: str, data: Path | None) -> BeirDataset:
 
 
 def _add_documents(index: Index, dataset: BeirDataset) -> None:
-    from vizsla.cli.options import read_with_progress
-    from vizsla.datasets import Source
-
-    index.add(read_with_progress([Source.find(dataset.folder)], f"Indexing {dataset.name}"))
+    index.add(options.dataset_documents(dataset.reading(index.model.fields)))
     index.commit()
 
 

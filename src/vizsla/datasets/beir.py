@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +30,10 @@ class TrainingDocuments(NamedTuple):
     negatives: tuple[str, ...] | None
 
 
+EXPANDED = "expanded.jsonl"
+"""The file beside a corpus with generated queries of its documents, as `vizsla queries generate` writes it."""
+
+
 @dataclass(frozen=True)
 class BeirDataset:
     """A data set in a folder of BEIR's layout: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.
@@ -45,6 +49,8 @@ class BeirDataset:
     """
 
     folder: Path
+    with_queries: bool = False
+    """Whether its documents have the queries of `expanded.jsonl` as a field."""
 
     @classmethod
     def open(cls, folder: str | Path) -> BeirDataset:
@@ -59,10 +65,28 @@ class BeirDataset:
     def name(self) -> str:
         return self.folder.resolve().name
 
+    @property
+    def document_files(self) -> list[Path]:
+        """The files that its documents are read from."""
+        return [find_file(self.folder, name) for name in ("corpus.jsonl", *([EXPANDED] if self.with_queries else []))]
+
     def documents(self) -> Iterator[Document]:
-        corpus = find_file(self.folder, "corpus.jsonl")
-        for line, record in read_json_lines(corpus):
-            yield Document.from_record(record, Origin(str(corpus), line))
+        corpus, *queries = self.document_files
+        documents = (
+            Document.from_record(record, Origin(str(corpus), line)) for line, record in read_json_lines(corpus)
+        )
+        return _with_queries(documents, queries[0]) if queries else documents
+
+    def reading(self, fields: Collection[str]) -> BeirDataset:
+        """The data set for a model that reads these fields: with the queries of `expanded.jsonl` if it reads `queries`.
+
+        That file has the documents in the order of `corpus.jsonl`; only their ids and queries are read. Without it
+        documents are as they are.
+        """
+        if "queries" not in fields:
+            return self
+        has_file = any((self.folder / f"{EXPANDED}{ending}").is_file() for ending in ("", *COMPRESSIONS))
+        return replace(self, with_queries=True) if has_file else self
 
     def queries(self) -> dict[str, str]:
         """All queries by id."""
@@ -120,6 +144,29 @@ class BeirDataset:
             hint = f"known: {', '.join(self.splits)}" if self.splits else "the data set has no judgements"
             raise InputError(f"unknown split {split!r}; {hint}", file=str(self.folder))
         return Qrels.read(path)
+
+
+def _with_queries(documents: Iterator[Document], file: Path) -> Iterator[Document]:
+    """Documents with the queries of a file that has the same documents in the same order."""
+    lines = read_json_lines(file)
+    advice = "'vizsla queries generate' with the same options continues the file"
+    for number, document in enumerate(documents):
+        line, record = next(lines, (0, None))
+        if record is None:
+            message = f"this file ends after {number:,} documents, before {document.id!r} of the corpus; {advice}"
+            raise InputError(message, file=str(file))
+        beside = Document.from_record(record, Origin(str(file), line))
+        queries = beside.get("queries")
+        if beside.id != document.id:
+            message = (
+                f"expected the document {document.id!r}, as in the corpus, not {beside.id!r}; write the file again"
+            )
+            raise InputError(message, file=str(file), line=line)
+        if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
+            raise InputError("expected a list of texts 'queries'", file=str(file), line=line)
+        yield replace(document, content={**document.content, "queries": queries})
+    if (rest := next(lines, None)) is not None:
+        raise InputError("this document is not in the corpus; write the file again", file=str(file), line=rest[0])
 
 
 def read_hard_negatives(folder: Path, split: str = "train") -> Iterator[tuple[str, TrainingDocuments]]:

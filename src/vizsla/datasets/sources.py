@@ -6,6 +6,7 @@ import weakref
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from vizsla.datasets.texts import TEXT_ENDINGS, bare_name, read_text_file, read_
 from vizsla.datasets.values import TYPES, Types, checked_types, joined_type, plain_content, public_type
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.lazy import cached_property
+from vizsla.plain_data import parse_json
 from vizsla.runs.documents import USUAL_NAMES, Document, FieldNames, Origin, document_id, listed
 
 ENDINGS = {
@@ -37,6 +39,7 @@ ENDINGS = {
     "text": TEXT_ENDINGS,
 }
 _TABLES = ("csv", "tsv")
+MAX_SAMPLED = 1 << 16  # bytes of a line of a sample
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,26 @@ class Source:
                 hint = f"the columns are {listed(sorted(columns))}"
             raise InputError(f"the column {unknown!r} does not exist; {hint}", file=self.name)
         return {**inferred, **self.types}
+
+    def sample(self, first: int = 100, places: int = 100) -> Iterator[Document]:
+        """Some documents: the first, and of plain files of JSON lines one at each of some places, evenly spread.
+
+        Lines that hold no document are left out; whoever reads all documents refuses them.
+        """
+        yield from islice(self.documents(), first)
+        for part in self.parts:
+            path = part.file.path
+            if part.format != "jsonl" or path.suffix.lower() not in ENDINGS["jsonl"]:
+                continue
+            size = path.stat().st_size
+            with path.open("rb") as file:
+                for place in range(size // places, size, max(size // places, MAX_SAMPLED)):
+                    file.seek(place)
+                    file.readline()
+                    try:
+                        yield Document.from_record(parse_json(file.readline(MAX_SAMPLED)), names=self.names)
+                    except (ValueError, VizslaError):
+                        continue
 
     def raw_lines(self, progress: Progress = None) -> Iterator[RawLines] | None:
         """The lines in batches, not yet parsed; None unless each line of the source is a document."""

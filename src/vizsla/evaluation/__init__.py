@@ -20,6 +20,7 @@ from vizsla.evaluation.interleaving import (
     consistency_of,
     interleave_all,
 )
+from vizsla.evaluation.mining import MinedPassages, mine_passages
 from vizsla.evaluation.pools import GRID, ChosenWeight, QuestionPools, choose_weight
 from vizsla.evaluation.questions import QuestionMeasures, QuestionSet
 from vizsla.evaluation.retrieval import (
@@ -56,6 +57,7 @@ __all__ = [
     "Evaluation",
     "ImitationPool",
     "Interleaving",
+    "MinedPassages",
     "Parameter",
     "QuestionMeasures",
     "QuestionPools",
@@ -86,6 +88,7 @@ __all__ = [
     "has_answer",
     "interleave_all",
     "mean_accuracy",
+    "mine_passages",
     "overlap",
     "rank_biased_overlap",
     "rbo",

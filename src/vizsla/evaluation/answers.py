@@ -198,7 +198,7 @@ def answer_qrels(
 def _search_texts(retriever: Retriever, questions: Mapping[str, str], depth: int) -> dict[str, list[str]]:
     """For each question the texts of the documents found, best first; of a document in passages the passage found."""
     hits = retriever.search_many(list(questions.values()), depth)
-    return {q: [_text(hit.document) for hit in some] for q, some in zip(questions, hits, strict=True)}
+    return {q: [document_text(hit.document) for hit in some] for q, some in zip(questions, hits, strict=True)}
 
 
 def _run_texts(retriever: Retriever, questions: Mapping[str, str], depth: int, run: Run) -> dict[str, list[str]]:
@@ -209,10 +209,11 @@ def _run_texts(retriever: Retriever, questions: Mapping[str, str], depth: int, r
 
 
 def _texts(retriever: Retriever, ids: Sequence[str]) -> dict[str, str]:
-    return {doc_id: _text(document) for doc_id, document in retriever.get_many(ids).items()}
+    return {doc_id: document_text(document) for doc_id, document in retriever.get_many(ids).items()}
 
 
-def _text(document: Document) -> str:
+def document_text(document: Document) -> str:
+    """The text in which answers are looked for, without the title; an error for a document that was not stored."""
     if "text" not in document.content:
         raise VizslaError(
             f"the document {document.id!r} has no text to search for answers; if its index was built with --no-store, "

@@ -84,6 +84,7 @@ def evaluate_model(
     `search_params`: see `Index.with_model`.
     """
     dataset.qrels(split)  # raise an error for a missing split before the work begins
+    dataset = dataset.reading(model.fields)
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         started = time.perf_counter()
         fitted = fit_to_dataset(model, dataset) if model.needs_corpus_statistics else model

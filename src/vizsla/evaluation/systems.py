@@ -250,8 +250,8 @@ def _plugins_of(model: Model) -> set[str]:
 
 def dataset_digest(dataset: BeirDataset, split: str) -> str:
     """A hash of the documents, the queries and the judgements."""
-    names = ("corpus.jsonl", "queries.jsonl", f"qrels/{split}.tsv")
-    return _digest([find_file(dataset.folder, name) for name in names])
+    names = ("queries.jsonl", f"qrels/{split}.tsv")
+    return _digest([*dataset.document_files, *(find_file(dataset.folder, name) for name in names)])
 
 
 def _digest(files: list[Path]) -> str:
@@ -381,8 +381,12 @@ def _model_runs(
     notes: list[str],
 ) -> dict[str, tuple[CachedRun, bool]]:
     """The run of each model on a data set, and whether it comes from the cache."""
-    digest = dataset_digest(dataset, split) if cache and models else ""
-    keys = {name: cache_key(digest, model, depth, rules.own_ids) for name, model in models.items()} if cache else {}
+    digests: dict[BeirDataset, str] = {}
+    keys: dict[str, str | None] = {}
+    for name, model in models.items() if cache else ():
+        read = dataset.reading(model.fields)
+        digests[read] = digests.get(read) or dataset_digest(read, split)
+        keys[name] = cache_key(digests[read], model, depth, rules.own_ids)
     runs = {name: (known, True) for name, key in keys.items() if cache and key and (known := cache.find(key))}
     missing = {name: model for name, model in models.items() if name not in runs}
     if missing:
@@ -408,6 +412,7 @@ def _search(
 ) -> dict[str, CachedRun]:
     """Index a data set once for all models, and search with each."""
     queries = dataset.queries_of(dataset.qrels(split))
+    dataset = dataset.reading({field for model in models.values() for field in model.fields})
     models = {name: fit_to_dataset(model, dataset) for name, model in models.items()}
     with tempfile.TemporaryDirectory(prefix="vizsla-") as folder:
         started = time.perf_counter()

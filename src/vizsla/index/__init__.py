@@ -27,9 +27,9 @@ if TYPE_CHECKING:
         trust_vector_indexes,
         vector_blocks,
     )
-    from vizsla.index.parts.building import PartSet, build_from_parts
     from vizsla.index.parts.encoding import EncodingReport, encode_shard
-    from vizsla.index.parts.settings import Shard
+    from vizsla.index.parts.part import Shard
+    from vizsla.index.parts.part_set import PartSet, build_from_parts
     from vizsla.index.search.ann_recall import Recall
     from vizsla.index.search.facets import Facets, FacetValue, FieldFacets, facets_of_hits
     from vizsla.index.search.highlight import Highlighter, Snippet
@@ -53,15 +53,15 @@ _HOMES = {
     "Highlighter": "search.highlight",
     "Index": "index",
     "IndexView": "view",
-    "PartSet": "parts.building",
+    "PartSet": "parts.part_set",
     "Pool": "search.pooling",
     "Recall": "search.ann_recall",
-    "Shard": "parts.settings",
+    "Shard": "parts.part",
     "Snippet": "search.highlight",
     "Suggestion": "search.suggestions",
     "TermStatistics": "search.statistics",
     "Writer": "writing.writer",
-    "build_from_parts": "parts.building",
+    "build_from_parts": "parts.part_set",
     "bytes_of": "inspection",
     "document_lengths": "exporting",
     "document_vectors": "exporting",

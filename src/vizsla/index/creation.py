@@ -1,4 +1,4 @@
-"""A new, empty index."""
+"""A new, empty index, and what an index cannot be made or changed to."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from typing import Any
 import vizsla
 from vizsla.datasets import Splitter
 from vizsla.described import DescriptionError
-from vizsla.engine import VectorIndex
+from vizsla.engine import STORES, Approximate, Exact, Plaid, VectorIndex, check_gpu, faiss_for
 from vizsla.errors import CollectionError, VizslaError, kind_of
-from vizsla.index.search.vector_indexes import check_vector_index
 from vizsla.index.storage import arrays, database
 from vizsla.index.storage.folder import absolute, is_being_built, model_files, replace_index
-from vizsla.models import BM25, ExpandedBM25, Model
+from vizsla.models import BM25, DenseComponent, ExpandedBM25, Model, TokenComponent, TokenMatchComponent
 from vizsla.plain_data import parse_json
 
 
@@ -64,6 +63,41 @@ def check_positions(positions: object, model: Model, stored: bool) -> None:
         raise VizslaError(f"positions are stored for words, and {model.name} has no part such as bm25 that reads words")
     if positions and not stored:
         raise VizslaError("positions are found in the stored texts, and this index stores none")
+
+
+def check_vector_index(vector_index: VectorIndex, model: Model) -> None:
+    """Refuse a vector index that cannot be built for a model, or not on this machine."""
+    if vector_index == Exact():
+        return
+    if isinstance(vector_index, Exact) and any(isinstance(p.component, TokenMatchComponent) for p in model.parts):
+        return  # their vectors can be stored in any type
+    sizes = [p.component.dimensions for p in model.parts if isinstance(p.component, DenseComponent)]
+    has_tokens = any(isinstance(p.component, TokenComponent) for p in model.parts)
+    if isinstance(vector_index, Plaid) and not has_tokens:
+        raise VizslaError(f"{vector_index} is for token vectors, and {model.name} has none; take hnsw, ivf or pq")
+    if not sizes and not (has_tokens and isinstance(vector_index, Exact | Plaid)):
+        raise VizslaError(f"{vector_index} is for dense vectors, and {model.name} has no dense part")
+    for dimensions in sizes:
+        vector_index.check_width(dimensions)
+    if isinstance(vector_index, Approximate):
+        faiss = faiss_for(vector_index.name)
+        if vector_index.device == "gpu":
+            check_gpu(faiss)
+
+
+def check_change(new: VectorIndex, old: VectorIndex) -> None:
+    """Refuse to store in more bits what was stored in fewer."""
+    if STORES.index(new.store) < STORES.index(old.store):
+        raise VizslaError(
+            f"the vectors of this index are stored in {old.store}, and what {new.store} would have is lost; "
+            f"add store={old.store}, or build the index again"
+        )
+    bits = old.nbits if isinstance(old, Plaid) else 0
+    if bits and not (isinstance(new, Plaid) and 0 < new.nbits <= bits):
+        raise VizslaError(
+            f"the token vectors of this index are stored in {bits} bits, and what {new} would have is lost; "
+            f"give plaid(nbits={bits}), or build the index again"
+        )
 
 
 def _checked(description: dict[str, Any], folder: Path) -> dict[str, Any]:

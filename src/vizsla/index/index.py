@@ -15,7 +15,7 @@ from vizsla.datasets import RawLines, Splitter
 from vizsla.engine import VectorIndex
 from vizsla.engine.arrays import distinct
 from vizsla.errors import CollectionError, VizslaError, kind_of
-from vizsla.index.creation import check_positions, create_index
+from vizsla.index.creation import check_change, check_positions, check_vector_index, create_index
 from vizsla.index.info import index_info
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search import facets, matching, similar, statistics
@@ -26,13 +26,12 @@ from vizsla.index.search.plan import Search, SearchOptions
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.statistics import TermStatistics
 from vizsla.index.search.suggestions import Suggestion
-from vizsla.index.search.vector_indexes import check_change, check_vector_index
 from vizsla.index.storage import forking
 from vizsla.index.storage.folder import absolute
 from vizsla.index.view import SearchableCollection
 from vizsla.index.writing.transaction import Added
 from vizsla.index.writing.writer import DEFAULT_MEMORY, DEFAULT_TIMEOUT, Hooks, Target, Writer, warn_of_lost_changes
-from vizsla.models import SAMPLE, Model, check_model, fitted_again, parse_model
+from vizsla.models import SAMPLE, Model, check_model, fitted_again, language_model, languages_named, parse_model
 from vizsla.neural.device import device_of_opening, opening_on
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hits, Run, document_id
 from vizsla.runs.query_language import check_syntax
@@ -72,8 +71,9 @@ class Index(SearchableCollection):
     def create(
         cls,
         path: str | Path,
-        model: Model | str = "bm25",
+        model: Model | str | None = None,
         *,
+        language: str | Sequence[str] | None = None,
         overwrite: bool = False,
         memory: int = DEFAULT_MEMORY,
         passages: Splitter | int | None = None,
@@ -84,6 +84,9 @@ class Index(SearchableCollection):
     ) -> Index:
         """A new, empty index. An existing index is replaced only with `overwrite`.
 
+        `model`: BM25 as Lucene computes it for English, if neither a model nor a language is named.
+        `language`: that of the documents, by code or name, as in `de`; several, as in `de,en`, make an index in which
+        each document is analysed in its own, the first where it cannot be told.
         `memory`: about how many bytes writing may take; more memory makes fewer, larger segments.
         `passages`: cut documents into passages, of so many words or as a `Splitter` says; a search finds documents by
         their best passage.
@@ -94,7 +97,7 @@ class Index(SearchableCollection):
         `device`: where the networks of the model run while the index is open, as in cpu or cuda:1; by default the
         device of the model, or of the process (`vizsla.use_device`). It is not saved.
         """
-        chosen = parse_model(model, device=device) if isinstance(model, str) else check_model(model)
+        chosen = _chosen_model(model, language, device)
         splitter = None if passages is None else Splitter.of(passages)
         folder = create_index(
             path, chosen, overwrite=overwrite, splitter=splitter, store=store, vector_index=vector_index,
@@ -458,3 +461,14 @@ class Index(SearchableCollection):
         """
         with self._reading() as searcher:
             return index_info(searcher.snapshot)
+
+
+def _chosen_model(model: Model | str | None, language: str | Sequence[str] | None, device: str | None) -> Model:
+    """The model of a new index: the one that is named, that of its languages, or BM25."""
+    if language is None:
+        return parse_model(model or "bm25", device=device) if isinstance(model, str | None) else check_model(model)
+    if model is not None:
+        raise VizslaError("name a model or the language of the documents, not both: a model says how text is analysed")
+    if language == "auto":
+        raise VizslaError("languages are detected before an index is made; name model=detect_model(documents).model")
+    return language_model(languages_named(language) if isinstance(language, str) else language)

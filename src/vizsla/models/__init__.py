@@ -45,6 +45,14 @@ if TYPE_CHECKING:
     from vizsla.models.expressions import check_model, expression, parse_model
     from vizsla.models.fields import QUERIES, Fields, as_text, field_text, is_text, text_problem
     from vizsla.models.gar import GAR
+    from vizsla.models.languages import (
+        LanguageBM25,
+        detect_model,
+        language_model,
+        languages_named,
+        mismatch,
+        multilingual,
+    )
     from vizsla.models.learned_sparse import LearnedSparse
     from vizsla.models.model import MODELS, CollectionStatistics, Component, Model, Part, Sum
     from vizsla.models.precomputed import PrecomputedVectors
@@ -77,6 +85,7 @@ _HOMES = {
     "DenseDocuments": "components",
     "ExpandedBM25": "bm25",
     "Fields": "fields",
+    "LanguageBM25": "languages",
     "LearnedSparse": "learned_sparse",
     "MatchDocuments": "components",
     "Model": "model",
@@ -104,11 +113,16 @@ _HOMES = {
     "average_length": "statistics",
     "check_model": "expressions",
     "count_statistics": "components",
+    "detect_model": "languages",
     "expression": "expressions",
     "field_text": "fields",
     "fitted_again": "auto_weighted",
     "fitted_description": "auto_weighted",
     "is_text": "fields",
+    "language_model": "languages",
+    "languages_named": "languages",
+    "mismatch": "languages",
+    "multilingual": "languages",
     "parse_expander": "bm25",
     "parse_model": "expressions",
     "text_problem": "fields",
@@ -138,6 +152,7 @@ __all__ = [
     "DenseDocuments",
     "ExpandedBM25",
     "Fields",
+    "LanguageBM25",
     "LearnedSparse",
     "MatchDocuments",
     "Model",
@@ -165,11 +180,16 @@ __all__ = [
     "average_length",
     "check_model",
     "count_statistics",
+    "detect_model",
     "expression",
     "field_text",
     "fitted_again",
     "fitted_description",
     "is_text",
+    "language_model",
+    "languages_named",
+    "mismatch",
+    "multilingual",
     "parse_expander",
     "parse_model",
     "text_problem",

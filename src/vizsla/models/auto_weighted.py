@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,23 +11,24 @@ import numpy as np
 
 from vizsla.errors import VizslaError
 from vizsla.models.components import SparseComponent, count_statistics
-from vizsla.models.fields import Fields, field_text
+from vizsla.models.fields import Fields, as_text, field_text
 from vizsla.models.model import MODELS, Component, Model, Part, Sum
 from vizsla.models.statistics import Statistics
-from vizsla.vectors import Vectors
+from vizsla.vectors import SparseVectors, Vectors
 
 AUTO = "auto"
 SAMPLE = 400
 """How many documents a weight is fitted on."""
 MIN_QUERIES = 50
-DENSE_STRENGTH = 1.4
-"""How much more dense and token vectors count than terms; chosen on dev queries of NFCorpus, FeedbackQA and MedQuAD."""
 DEFAULT_DENSE_WEIGHT = 30.0
-_QUERIES = 200
-_WORDS = (4, 12)  # in a pseudo-query
-_SHORTEST, _LONGEST = 3, 300  # words in a pseudo-query that measures how scores grow with its length
+_LEAST_WORDS = 12  # of a document that a pseudo-query is drawn from
+_QUERIES, _WORDS = 200, (4, 12)  # pseudo-queries between lexical parts, and how many words they have
+_PASSAGE = (6, 60)  # words of the passage that a pseudo-query comes from, beside vectors
+_KEPT = (0.3, 1.0)  # share of the passage's words in the pseudo-query
+_NORM, _MAX_NORM = 0.5, 1.5  # the first guess of `query_norm`, and its limit
+_PULL = 0.01  # how strongly weights are pulled towards the first guess; 0 would let them grow for ever
+_ROUNDS = 40
 _NOISE = 1e-5  # relative to the highest score: less variation than this is rounding
-_BEST_SHARE = 8  # one in this many documents is among the best of a query
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,12 @@ class AutoWeightedSum(Sum):
     documents. Each part scores the document a passage came from above the mean of all documents; the weights make
     these margins equal on average.
 
-    If a part has dense or token vectors, the weights make the scores of the best documents vary equally. These are the
-    best eighth of the documents, without the pseudo-query's own. The scores of terms grow with the number of terms,
-    those of vectors hardly do. Therefore pseudo-queries of many lengths are drawn, and lexical parts get a
-    `query_norm` as well. Vectors are then weighted `DENSE_STRENGTH` times as much as terms.
+    If a part has dense or token vectors, the weights are those with which pseudo-queries are most likely to find the
+    documents they come from. A pseudo-query is some of the words of a passage. From every second document this passage
+    is taken out, which shows how well a part finds what is said in other words. In the other documents it stays, which
+    shows how well a part finds their own words. So vectors count little where passages are too long or too special
+    for them. The scores of terms grow with the number of terms, those of vectors hardly do. Therefore passages have
+    many lengths, and lexical parts get a `query_norm` as well.
 
     Weights and norms sit on the query side, so they can be fitted after documents are indexed.
     """
@@ -56,11 +58,10 @@ class AutoWeightedSum(Sum):
     def fit(self, documents: Sequence[Fields]) -> Model:
         """The sum with its weights fitted. With too few documents it is returned unfitted, to be fitted later."""
         lexical = all(isinstance(part.component, SparseComponent) for part in self.parts)
-        queries, sources = _passages(documents, self.fields, _WORDS if lexical else (_SHORTEST, _LONGEST))
-        if len(queries) < MIN_QUERIES:
+        drawn = (_passages if lexical else _pseudo_queries)(documents, self.fields)
+        if len(drawn.queries) < MIN_QUERIES:
             return self
-        parts = (_equal_margins if lexical else _equal_spreads)(self.parts, documents, queries, sources)
-        return Sum(parts, self.name)
+        return Sum((_equal_margins if lexical else _likeliest)(self.parts, drawn), self.name)
 
     def describe(self, folder: Any) -> dict[str, Any]:
         return {**super().describe(folder), self.kind: True}
@@ -114,114 +115,178 @@ def _norm_of(component: Component) -> dict[str, float]:
     return {} if norm is None else {"query_norm": norm}
 
 
-def _passages(
-    documents: Sequence[Fields], fields: Sequence[str], sizes: tuple[int, int]
-) -> tuple[list[str], list[int]]:
-    """Passages of documents, and the number of the document each is from; always the same for the same documents.
+class _Drawn(NamedTuple):
+    """Pseudo-queries, and the number of the document each comes from."""
 
-    Lengths up to twelve words are drawn equally often; in a larger range short ones more often.
-    """
+    queries: list[str]
+    sources: list[int]
+    documents: Sequence[Fields]
+
+
+def _passages(documents: Sequence[Fields], fields: Sequence[str]) -> _Drawn:
+    """Passages of some documents; always the same for the same documents."""
     rng = random.Random(0)
-    shortest, longest = sizes
-    least = min(longest, _WORDS[1])
-    texts = [(i, words) for i, d in enumerate(documents) if len(words := field_text(d, fields).split()) >= least]
+    texts = [(i, words) for i, d in enumerate(documents) if len(words := field_text(d, fields).split()) >= _LEAST_WORDS]
     chosen = rng.sample(texts, min(_QUERIES, len(texts)))
     queries = []
     for _, words in chosen:
-        if longest == least:
-            size = rng.randint(shortest, longest)
-        else:
-            size = round(shortest * (min(longest, len(words)) / shortest) ** rng.random())
+        size = rng.randint(*_WORDS)
         start = rng.randint(0, len(words) - size)
         queries.append(" ".join(words[start : start + size]))
-    return queries, [i for i, _ in chosen]
+    return _Drawn(queries, [i for i, _ in chosen], documents)
 
 
-def _equal_margins(
-    parts: Sequence[Part], documents: Sequence[Fields], queries: list[str], sources: list[int]
-) -> tuple[Part, ...]:
+def _pseudo_queries(documents: Sequence[Fields], fields: Sequence[str]) -> _Drawn:
+    """Some words of a passage of each document; every second document loses its passage.
+
+    Short passages are drawn more often than long ones, and none is more than half of its document. Of equal documents
+    one is enough.
+    """
+    rng = random.Random(0)
+    distinct = {field_text(document, fields): document for document in documents}
+    drawn = _Drawn([], [], list(distinct.values()))
+    for i, document in enumerate(distinct.values()):
+        content = {"text": document} if isinstance(document, str) else document
+        field = max(fields, key=lambda name: len(field_text(content, (name,)).split()))
+        words = as_text(content.get(field)).split()
+        if len(words) < _LEAST_WORDS:
+            continue
+        shortest, longest = _PASSAGE[0], min(_PASSAGE[1], len(words) // 2)
+        size = round(shortest * (longest / shortest) ** rng.random())
+        start = rng.randint(0, len(words) - size)
+        passage, share = words[start : start + size], rng.uniform(*_KEPT)
+        drawn.queries.append(" ".join([w for w in passage if rng.random() < share] or passage))
+        drawn.sources.append(i)
+        if len(drawn.queries) % 2:
+            drawn.documents[i] = {**content, field: " ".join(words[:start] + words[start + size :])}  # type: ignore[index]
+    return drawn
+
+
+def _equal_margins(parts: Sequence[Part], drawn: _Drawn) -> tuple[Part, ...]:
     first, *others = parts
-    target = _margin(first.component, documents, queries, sources) * first.weight
+    target = _margin(first.component, drawn) * first.weight
     fitted = [first]
     for part in others:
-        margin = _margin(part.component, documents, queries, sources)
+        margin = _margin(part.component, drawn)
         weight = _rounded(target / margin) if margin > 0 < target else part.weight
         fitted.append(Part(weight, part.component))
     return tuple(fitted)
 
 
-def _margin(component: Component, documents: Sequence[Fields], queries: list[str], sources: list[int]) -> float:
+def _margin(component: Component, drawn: _Drawn) -> float:
     """By how much the document that a query was taken from scores above the mean of all documents."""
-    scores = _scores(component, documents, queries)
-    return float(np.mean(scores[np.arange(len(queries)), sources] - scores.mean(1)))
+    scores = _scores(component, drawn).scores
+    return float(np.mean(scores[np.arange(len(scores)), drawn.sources] - scores.mean(1)))
 
 
-class _Spread(NamedTuple):
-    """How much the scores of the best documents vary: `scale` times the number of a query's terms to `power`."""
+def _likeliest(parts: Sequence[Part], drawn: _Drawn) -> tuple[Part, ...]:
+    """The parts with the weights and the norm with which the documents of pseudo-queries are most likely to be found.
 
-    scale: float
-    power: float
-
-
-def _equal_spreads(
-    parts: Sequence[Part], documents: Sequence[Fields], queries: list[str], sources: list[int]
-) -> tuple[Part, ...]:
-    counts = np.array([max(len(query.split()), 1) for query in queries], np.float64)
-    for part in parts:  # count the terms of a lexical part, if there is one, since its weights are divided by it
-        if isinstance(part.component, SparseComponent):
-            counts = np.array([max(len(terms), 1) for terms in part.component.query_terms(queries)], np.float64)
-            break
-    spreads = [_spread(part.component, documents, queries, sources, counts) for part in parts]
-    if not all(spread is not None and spread.scale > 0 for spread in spreads):
+    The probability of a document is the softmax of the sum's scores. Its logarithm is concave in the weights, so the
+    Gauss-Newton steps of Levenberg and Marquardt need few rounds.
+    """
+    plain = [replace(c, query_norm=0.0) if _norm_of(c) else c for _, c in parts]  # type: ignore[type-var]
+    scored = [_scores(component, drawn) for component in plain]
+    if any(np.ptp(s.scores, axis=1).max() <= _NOISE * np.abs(s.scores).max() for s in scored):
         return tuple(parts)  # a part gives all documents the same score
-    known = [spread for spread in spreads if spread is not None]
-    powers = [s.power for s, part in zip(known, parts, strict=True) if not isinstance(part.component, SparseComponent)]
-    dense_power = float(np.mean(powers))
-    strengths = [
-        (1.0 if isinstance(part.component, SparseComponent) else DENSE_STRENGTH) / spread.scale
-        for part, spread in zip(parts, known, strict=True)
-    ]
-    fitted = []
-    for part, spread, strength in zip(parts, known, strengths, strict=True):
-        component: Component = part.component
-        if _norm_of(component):
-            norm = min(max(spread.power - dense_power, 0.0), 1.5)
-            component = replace(component, query_norm=_rounded(norm))  # type: ignore[type-var]
-        fitted.append(Part(_rounded(parts[0].weight * strength / strengths[0]), component))
-    return tuple(fitted)
+    normed = [bool(_norm_of(component)) for component in plain]
+    fit = _Likelihood(scored, normed, drawn.sources)
+    point, damping = fit.start, 1e-3
+    value = fit.value(point)
+    for _ in range(_ROUNDS):
+        gradient, curvature = fit.slopes(point)
+        while True:
+            step = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), gradient)
+            nearer = fit.inside(point - np.clip(step, -1, 1))
+            if (gained := value - fit.value(nearer)) >= 0 or damping > 1e6:
+                break
+            damping *= 8
+        if gained <= 1e-6:
+            break
+        point, value, damping = nearer, value - gained, max(damping / 8, 1e-6)
+    weights, norm = np.exp(point[:-1] - point[0]), _rounded(float(point[-1]))
+    return tuple(
+        Part(
+            _rounded(parts[0].weight * float(weight)),
+            replace(component, query_norm=norm) if _norm_of(component) else component,  # type: ignore[type-var]
+        )
+        for weight, (_, component) in zip(weights, parts, strict=True)
+    )
 
 
-def _spread(
-    component: Component, documents: Sequence[Fields], queries: list[str], sources: list[int], counts: np.ndarray
-) -> _Spread | None:
-    """The spread of a component's best scores by the number of terms; None if no query has one."""
-    plain = replace(component, query_norm=0.0) if _norm_of(component) else component  # type: ignore[type-var]
-    scores = _scores(plain, documents, queries)
-    others = np.ones(scores.shape, bool)
-    others[np.arange(len(queries)), sources] = False
-    scores = scores[others].reshape(len(queries), -1)
-    best = np.sort(scores, axis=1)[:, -max(len(documents) // _BEST_SHARE, 2) :].std(axis=1)
-    found = best > _NOISE * np.abs(scores).max(axis=1)
-    if not found.any():
-        return None
-    sizes, spreads = np.log(counts[found]), np.log(best[found])
-    slope = float(np.polyfit(sizes, spreads, 1)[0]) if np.ptp(sizes) > 0 else 0.0
-    return _Spread(math.exp(float(np.mean(spreads - slope * sizes))), slope)
+class _Scores(NamedTuple):
+    """[queries, documents] what a component scores, and [queries] how many terms it has for each query."""
+
+    scores: np.ndarray
+    terms: np.ndarray
 
 
-def _scores(component: Component, documents: Sequence[Fields], queries: list[str]) -> np.ndarray:
-    """[queries, documents] what a component scores, with the statistics of these documents."""
+class _Likelihood:
+    """The negative mean log-probability of the pseudo-queries' documents.
+
+    A point is the logarithm of the weight of each part, and the norm.
+    """
+
+    def __init__(self, scored: Sequence[_Scores], normed: Sequence[bool], sources: Sequence[int]) -> None:
+        scores = np.stack([s.scores for s in scored]).astype(np.float64)
+        self._scores = scores - scores.mean(2, keepdims=True)
+        self._terms = np.stack([np.log(s.terms) * n for s, n in zip(scored, normed, strict=True)])  # [parts, queries]
+        self._sources = np.arange(len(sources)), np.asarray(sources)
+        typical = np.exp(-_NORM * self._terms) * self._scores.std(2)
+        self.start = np.r_[-np.log(np.maximum(typical.mean(1), 1e-12)), _NORM]
+        self._pull = np.full(len(self.start), _PULL)
+
+    @staticmethod
+    def inside(point: np.ndarray) -> np.ndarray:
+        """The nearest point with a norm that is allowed."""
+        allowed = point.copy()
+        allowed[-1] = min(max(point[-1], 0.0), _MAX_NORM)
+        return allowed
+
+    def value(self, point: np.ndarray) -> float:
+        sums = self._weighted(point).sum(0)
+        highest = sums.max(1, keepdims=True)
+        losses = highest[:, 0] + np.log(np.exp(sums - highest).sum(1)) - sums[self._sources]
+        return float(losses.mean() + 0.5 * (self._pull * (point - self.start) ** 2).sum())
+
+    def slopes(self, point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The gradient at a point, and the Gauss-Newton matrix."""
+        weighted = self._weighted(point)
+        sums = weighted.sum(0)
+        shares = np.exp(sums - sums.max(1, keepdims=True))
+        shares /= shares.sum(1, keepdims=True)
+        by_norm = -(self._terms[:, :, None] * weighted).sum(0)
+        slopes = np.concatenate([weighted, by_norm[None]])
+        means = (slopes * shares).sum(2)
+        centred = (slopes - means[:, :, None]) * np.sqrt(shares)
+        flat = centred.reshape(len(slopes), -1)
+        gradient = (means - slopes[:, *self._sources]).mean(1) + self._pull * (point - self.start)
+        return gradient, flat @ flat.T / shares.shape[0] + np.diag(self._pull)
+
+    def _weighted(self, point: np.ndarray) -> np.ndarray:
+        factors = np.exp(point[:-1, None] - point[-1] * self._terms)
+        weighted: np.ndarray = factors[:, :, None] * self._scores
+        return weighted
+
+
+def _scores(component: Component, drawn: _Drawn) -> _Scores:
+    """What a component scores, with the statistics of these documents."""
     statistics: Statistics
     rows: Vectors
+    queries: Vectors
     if isinstance(component, SparseComponent):
-        encoded = component.document_encoder().encode(documents)  # once: a network is slow
+        encoded = component.document_encoder().encode(drawn.documents)  # once: a network is slow
         statistics = count_statistics(encoded)
         rows = component.weigh(encoded, statistics)
+        terms = component.query_terms(drawn.queries)
+        queries = SparseVectors.from_rows(component.query_weights(terms, statistics), component.namespace)
+        counts = np.array([max(len(query), 1) for query in terms], np.float64)
     else:
-        statistics = component.count(documents)
-        rows = component.document_vectors(documents, statistics)
-    scores: np.ndarray = component.query_vectors(queries, statistics).dot(rows)  # type: ignore[arg-type]
-    return scores
+        statistics = component.count(drawn.documents)
+        rows = component.document_vectors(drawn.documents, statistics)
+        queries = component.query_vectors(drawn.queries, statistics)
+        counts = np.ones(len(drawn.queries))
+    return _Scores(queries.dot(rows), counts)  # type: ignore[arg-type]
 
 
 def _rounded(weight: float) -> float:

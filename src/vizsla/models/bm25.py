@@ -91,6 +91,8 @@ class BM25(SparseComponent):
     query_norm: float = 0.0
 
     kind: ClassVar[str] = "bm25"
+    reads_every_document: ClassVar[bool] = True
+    """Whether every document has its terms in the namespace, rather than those of one language."""
     expression_options: ClassVar[tuple[str, ...]] = (
         "k1", "b", "delta", "variant", "lengths", "query_norm", "analyzer", "fields", "namespace",
     )  # fmt: skip
@@ -126,7 +128,7 @@ class BM25(SparseComponent):
         return "bm25-wp" if str(self.analyzer).startswith("wordpiece") else "bm25"
 
     def document_encoder(self) -> SparseDocumentEncoder:
-        return _WordCountingEncoder(self) if self.counts_words else _CountingEncoder(self)
+        return _WordCountingEncoder(self) if self.counts_words else DocumentCounter(self)
 
     def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
         analyzer = self.analyzer
@@ -183,7 +185,7 @@ def counted(terms: Sequence[str]) -> dict[str, float]:
     return counts
 
 
-class _CountingEncoder(SparseDocumentEncoder):
+class DocumentCounter(SparseDocumentEncoder):
     """Counts terms; keeps a lexicon of the words it has met."""
 
     def __init__(self, model: BM25) -> None:
@@ -200,7 +202,7 @@ class _CountingEncoder(SparseDocumentEncoder):
         return SparseDocuments(SparseVectors(vocabulary, pointers, indices, counts), np.diff(running[pointers]))
 
 
-class _WordCountingEncoder(_CountingEncoder, WordEncoder):
+class _WordCountingEncoder(DocumentCounter, WordEncoder):
     """Counts terms with an analyzer that treats each word by itself."""
 
     @property

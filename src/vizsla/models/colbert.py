@@ -17,7 +17,8 @@ from vizsla.models.fields import Fields, field_text
 from vizsla.models.model import MODELS
 from vizsla.models.piece_network import PieceNetwork
 from vizsla.neural.checkpoints.colbert import ColbertCheckpoint, ColbertSettings
-from vizsla.neural.network import Network
+from vizsla.neural.network import Network, reads_of
+from vizsla.neural.onnx_encoder import OnnxTokens
 from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.text_encoder import known
 from vizsla.spec import Option
@@ -35,10 +36,10 @@ class ColBERT(PieceNetwork, TokenComponent):
     other tokens attend to these masks only with `attend_to_mask`. A document is [CLS] `document_marker` tokens [SEP],
     cut to `length`; tokens in `skipped`, such as punctuation, have no vector. `analyzer`: the network's word pieces.
 
-    `ColBERT.open(folder)` reads a checkpoint of stanford-futuredata's ColBERT or of PyLate.
+    `ColBERT.open(folder)` reads a checkpoint of stanford-futuredata's ColBERT or of PyLate, or one exported to ONNX.
     """
 
-    network: Network
+    network: Network | OnnxTokens  # type: ignore[assignment]
     analyzer: Analyzer | str = "wordpiece"
     query_marker: str = _USUAL.query_marker
     document_marker: str = _USUAL.document_marker
@@ -72,6 +73,10 @@ class ColBERT(PieceNetwork, TokenComponent):
         values = vars(checkpoint.settings)
         values |= {name: min(values[name], checkpoint.longest) for name in ("length", "query_length")}
         return cls(network=checkpoint.network(precision), analyzer=checkpoint.analyzer, **{**values, **options})
+
+    @classmethod
+    def open_network(cls, folder: Path) -> Network | OnnxTokens:
+        return OnnxTokens.open(folder) if reads_of(folder) == OnnxTokens.reads else Network.open(folder)
 
     @property
     def dimensions(self) -> int:
@@ -152,7 +157,7 @@ class ColBERT(PieceNetwork, TokenComponent):
     "colbert",
     help="ColBERT: a vector for each token; any checkpoint of ColBERT's authors or of PyLate.",
     options=(
-        Option("checkpoint", "str", "", "a folder or a name on the model hub"),
+        Option("checkpoint", "str", "", "a folder, an ONNX file or a name on the model hub"),
         Option("precision", "str", "float32", f"of the network's weights: {', '.join(get_args(Precision))}"),
         Option("length", "int", None, "how many tokens of a document are read; by default what the checkpoint says"),
         Option("query_length", "int", None, "how many tokens a query has; by default what the checkpoint says"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -16,14 +17,15 @@ from vizsla.models.components import DenseComponent
 from vizsla.models.fields import Fields, as_text
 from vizsla.models.learned_sparse import checked_precision
 from vizsla.models.model import MODELS
-from vizsla.neural.checkpoints.checkpoint import Checkpoint, alike
-from vizsla.neural.checkpoints.packages import HUB, PACKAGED
+from vizsla.neural.checkpoints.checkpoint import Checkpoint
+from vizsla.neural.checkpoints.packages import BGE_SMALL, GTE_SMALL, HUB, PACKAGED
 from vizsla.neural.checkpoints.published import Published, find_published, published
-from vizsla.neural.network import ABOUT, Network
+from vizsla.neural.checkpoints.tokenizer_files import alike
+from vizsla.neural.network import Network, reads_of
+from vizsla.neural.onnx_encoder import BY_NETWORK, OnnxEncoder
 from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.text_encoder import Layer, TokenizerOptions, known
 from vizsla.neural.transformer import Transformer
-from vizsla.plain_data import parse_settings
 from vizsla.spec import Option, with_defaults
 from vizsla.text import Analyzer, WordPiece
 
@@ -184,6 +186,8 @@ class Dense(DenseComponent):
         usual = chosen.get("special_tokens", True) and not chosen.get("pad_with_mask") and not chosen.get("token_types")
         plain = usual and all(tower.plain for tower in towers) and alike([tower.pieces for tower in towers])
         networks = [tower.network(precision) if plain else tower.transformer(precision) for tower in towers]
+        for tower, network in zip(towers, networks, strict=True):
+            _warn_of_assumptions(tower, network)
         chosen |= {"network": networks[0], "query_network": networks[1] if len(networks) > 1 else None}
         usually = {"separator": "\n" if plain else " ", "analyzer": towers[0].analyzer if plain else None}
         return cls(**{**usually, **chosen})
@@ -299,11 +303,10 @@ class _Pieced:
 
 def _opened(folder: Path) -> Tower:
     """The encoder saved in a folder: a transformer with its tokenizer, or a network written by Vizsla."""
-    try:
-        reads = parse_settings((folder / ABOUT).read_text("utf-8")).get("reads")
-    except (OSError, ValueError, AttributeError):
-        reads = None  # Network.open raises a better error
-    return Transformer.open(folder) if reads == "texts" else Network.open(folder)
+    reads = reads_of(folder)
+    if reads == OnnxEncoder.reads:
+        return OnnxEncoder.open(folder)
+    return Transformer.open(folder) if reads == Transformer.reads else Network.open(folder)
 
 
 def _asked(checkpoint: Checkpoint, preset: Preset | None, pooling: Sequence[str]) -> Checkpoint:
@@ -315,6 +318,16 @@ def _asked(checkpoint: Checkpoint, preset: Preset | None, pooling: Sequence[str]
             asked["layers"] = preset.layers
         changes = {name: value for name, value in asked.items() if value is not None} | changes
     return checkpoint.changed(**changes)
+
+
+def _warn_of_assumptions(tower: Checkpoint, network: Tower) -> None:
+    """Say in one sentence how an exported encoder is read whose files leave it open."""
+    if tower.assumes_pooling and BY_NETWORK not in network.pooling:
+        warnings.warn(
+            f"{tower.folder}: no file says how states of tokens become a vector, so it is their mean, compared by "
+            "cosine; name another way as in dense(checkpoint=FOLDER, pooling=cls, similarity=dot)",
+            stacklevel=3,
+        )
 
 
 def _checkpoint_options(towers: Sequence[Checkpoint]) -> dict[str, Any]:
@@ -338,20 +351,38 @@ _OPTIONS = (
     Option("namespace", "str", "dense", "keeps its vectors apart from those of other parts of a sum"),
 )
 _CHECKPOINTS = (
-    Option("checkpoint", "str", "", "a folder or a name on the model hub"),
+    Option("checkpoint", "str", "", "a folder, an ONNX file or a name on the model hub"),
     Option("query_checkpoint", "str", "", "another encoder for queries"),
     Option("similarity", "str", "", f"one of {', '.join(_SIMILARITIES)}; by default what the checkpoint says"),
 )
 
 
-@MODELS.register(
-    "minilm",
-    help="all-MiniLM-L6-v2, a small sentence encoder.",
-    options=with_defaults(_OPTIONS, namespace="minilm"),
-    needs=_NEEDS,
-)
-def minilm(precision: str = "int8", **options: Any) -> Dense:
-    return Dense.open(PACKAGED, checked_precision(precision), **{"name": "minilm", "namespace": "minilm", **options})
+@dataclass(frozen=True)
+class Packaged:
+    """A sentence encoder that a package brings, with the settings that its files leave open."""
+
+    which: str
+    about: str
+    pooling: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+_BGE = {"normalize": True, "query_prompt": "Represent this sentence for searching relevant passages: "}
+PACKAGED_ENCODERS = {
+    "minilm": Packaged(PACKAGED, "all-MiniLM-L6-v2, a small sentence encoder"),
+    "bge-small": Packaged(BGE_SMALL, "bge-small-en, a sentence encoder twice as deep as minilm", ("cls",), _BGE),
+    "gte-small": Packaged(
+        GTE_SMALL, "gte-small, a sentence encoder twice as deep as minilm", ("mean",), {"normalize": True}
+    ),
+}
+"""Encoders by the name of their model; `vizsla models` says how to get the weights."""
+
+
+def packaged_encoder(name: str, precision: str = "int8", pooling: Sequence[str] = (), **options: Any) -> Dense:
+    """The model with an encoder of `PACKAGED_ENCODERS`."""
+    known = PACKAGED_ENCODERS[name]
+    chosen = {"name": name, "namespace": name, **known.options, **options}
+    return Dense.open(known.which, checked_precision(precision), pooling=pooling or known.pooling, **chosen)
 
 
 @MODELS.register(
@@ -397,3 +428,9 @@ for _name, _preset in PRESETS.items():
         needs=_NEEDS,
     )
     _register(partial(dense, preset=_name))
+
+for _name, _packaged in PACKAGED_ENCODERS.items():
+    _register = MODELS.register(
+        _name, help=f"{_packaged.about}.", options=with_defaults(_OPTIONS, namespace=_name), needs=_NEEDS
+    )
+    _register(partial(packaged_encoder, _name))

@@ -75,7 +75,9 @@ class LearnedSparse(SparseComponent):
     found. `query_length`: the same for queries, 0 for `length`. `max_weight`: document weights are stored in 8 bits up
     to this one; 0 stores 32-bit floats, None takes the network's. `whole`: query weights are rounded to 8 bits like
     document weights, and scores are sums of products of whole numbers up to 255. `query_norm`: as for `BM25`.
-    `max_terms` and `max_query_terms`: the heaviest terms of a document or query are kept, 0 for all.
+    `max_terms` and `max_query_terms`: the heaviest terms of a document or query are kept, 0 for all. `max_added`: the
+    terms that a query gets beyond its own pieces weigh together at most this many times what its own weigh, so that
+    they do not outrank exact matches; 0 for no limit.
     `sum_query_repeats`: a term that a query repeats has the sum of its weights instead of the highest.
     `add_new_pieces`: of a document's generated queries, in the field `queries` if `fields` has it, the pieces that its
     text lacks are read after [SEP], each once.
@@ -102,14 +104,15 @@ class LearnedSparse(SparseComponent):
     query_norm: float = 0.0
     max_terms: int = 0
     max_query_terms: int = 0
+    max_added: float = 0.0
     sum_query_repeats: bool = False
     add_new_pieces: bool = False
 
     kind: ClassVar[str] = "learned"
     adds_terms: ClassVar[bool] = True
     expression_options: ClassVar[tuple[str, ...]] = (
-        "length", "query_length", "max_weight", "max_terms", "max_query_terms", "inference_free", "query_norm",
-        "fields", "namespace",
+        "length", "query_length", "max_weight", "max_terms", "max_query_terms", "max_added", "inference_free",
+        "query_norm", "fields", "namespace",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -140,6 +143,8 @@ class LearnedSparse(SparseComponent):
                 "weights of queries are rounded to 8 bits only where those of documents are; set max_weight"
             )
         check_query_norm(self.query_norm)
+        if not 0 <= self.max_added < float("inf"):
+            raise VizslaError(f"max_added must be a number of 0 or more, not {self.max_added}")
         check_term_limits(max_terms=self.max_terms, max_query_terms=self.max_query_terms)
         if self.inference_free and self.query_table is None and self.network.kind != "sparta":
             raise VizslaError(
@@ -166,8 +171,10 @@ class LearnedSparse(SparseComponent):
         >>> [option.name for option in MODELS["splade"].options if "checkpoint" in option.name]
         ['checkpoint', 'query_checkpoint']
         """
-        from vizsla.neural.checkpoints.checkpoint import alike  # a search without a checkpoint does not wait for it
         from vizsla.neural.checkpoints.splade import SparseCheckpoint
+        from vizsla.neural.checkpoints.tokenizer_files import (
+            alike,  # a search without a checkpoint does not wait for it
+        )
 
         sides = SparseCheckpoint.read(which)
         if queries:
@@ -305,12 +312,27 @@ class LearnedSparse(SparseComponent):
 
     def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
         pointers, indices, weights = heaviest(*self._query_rows(texts), self.max_query_terms)
+        if self.max_added:
+            weights = self._limited(texts, pointers, indices, weights)
         if self.whole:
             weights = whole_weights(weights, self.stored_maximum)
         names = self.terms
         terms = [(names[i], weight) for i, weight in zip(indices.tolist(), weights.tolist(), strict=True)]
         queries = [{term: weight for term, weight in terms[a:z] if weight} for a, z in pairwise(pointers.tolist())]
         return shortened(queries, self.query_norm) if self.query_norm else queries
+
+    def _limited(
+        self, texts: Sequence[str], pointers: np.ndarray, indices: np.ndarray, weights: np.ndarray
+    ) -> np.ndarray:
+        """The weights of queries, with those of added terms lowered to `max_added`."""
+        own = [
+            np.isin(indices[a:z], row) for row, (a, z) in zip(self._table_ids(texts), pairwise(pointers), strict=True)
+        ]
+        is_own = np.concatenate([*own, np.zeros(0, np.bool_)])
+        queries = np.repeat(np.arange(len(texts)), np.diff(pointers))
+        typed, added = (np.bincount(queries, weights * side, len(texts)) for side in (is_own, ~is_own))
+        factors = np.minimum(self.max_added * typed / np.maximum(added, np.finfo(np.float32).tiny), 1.0)
+        return np.where(is_own, weights, weights * factors[queries]).astype(weights.dtype)
 
     def _query_rows(self, texts: Sequence[str]) -> Rows:
         if not self.inference_free:
@@ -526,6 +548,7 @@ _NORM = "long queries count less in a sum: weights are divided by the number of 
 _OPTIONS = {
     "max_terms": "terms of a document that are kept, the heaviest; 0 for all",
     "max_query_terms": "terms of a query that are kept, the heaviest; 0 for all",
+    "max_added": "terms added to a query weigh together at most this many times what its own weigh; 0 for no limit",
     "query_norm": _NORM,
     "fields": "the fields it reads, separated by /",
     "namespace": "keeps its terms apart from those of other parts of a sum",

@@ -50,7 +50,12 @@ class PieceNetwork:
     def from_options(cls, options: dict[str, Any], folder: Path) -> Self:
         values = fields_from_data(cls, options, network="str", analyzer="str")
         opened = {
-            "network": Network.open(folder / values["network"]),
+            "network": cls.open_network(folder / values["network"]),
             "analyzer": Analyzer.parse(values["analyzer"], folder),
         }
         return cls(**{**values, **opened})
+
+    @classmethod
+    def open_network(cls, folder: Path) -> Any:
+        """The network that was saved in a folder."""
+        return Network.open(folder)

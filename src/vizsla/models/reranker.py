@@ -19,8 +19,9 @@ from vizsla.neural.checkpoints.sentence import read_json
 from vizsla.neural.device import opening_on, place_of
 from vizsla.neural.heads.cross import HEAD, LEAST, RERANKER, Texts, joint_ids, joint_pairs, one_label
 from vizsla.neural.network import ABOUT, Network
+from vizsla.neural.onnx_file import onnx_files
 from vizsla.neural.onnx_graph import Precision
-from vizsla.neural.onnx_pairs import OnnxPairs, onnx_files
+from vizsla.neural.onnx_pairs import OnnxPairs
 from vizsla.neural.weights import has_weights, weight_files
 from vizsla.text import Analyzer
 

@@ -18,6 +18,7 @@ from vizsla.neural.checkpoints.published import Published, find_published
 from vizsla.neural.device import opening_on
 from vizsla.neural.layouts import SPARSE_KINDS, save_sparse_layout
 from vizsla.neural.network import Network
+from vizsla.neural.onnx_file import is_exported
 from vizsla.neural.query_tables import TermWeights
 from vizsla.neural.weights import read_weights
 from vizsla.text import Analyzer, WordPiece
@@ -31,7 +32,8 @@ def open_model(which: str | Path, *, device: str | None = None) -> Model:
     A folder with a model.json is a model that Vizsla saved. Any other is a checkpoint of sentence-transformers or
     transformers: a uniCOIL, COIL or DeepCT where it has such a head, a SPLADE where it says so or has a
     masked-language head, else an encoder of dense vectors. A published checkpoint (docs/checkpoints.md) is read as its
-    paper does, and of two encoders either name opens both.
+    paper does, and of two encoders either name opens both. A folder with an ONNX file instead of weights is an encoder
+    of dense vectors, too.
     `device`: where its networks run, as in cpu or cuda:1; by default the process's, see `vizsla.use_device`.
     """
     with opening_on(device):
@@ -49,11 +51,14 @@ def _open(which: str | Path) -> Model:
     if named and (entry := find_published(str(which))) is not None:
         return _open_published(entry, str(which))
     folder = find_checkpoint(which) if named else Path(which)
-    if (folder / "model.json").is_file() or not any((folder / name).is_file() for name in _OTHERS):
+    exported = is_exported(folder)
+    if (folder / "model.json").is_file() or not (exported or any((folder / name).is_file() for name in _OTHERS)):
         return Model.load(folder)
     modules = folder / "modules.json"
     if modules.is_file() and '"pylate.' in modules.read_text("utf-8", "replace"):
         raise VizslaError(f"{which}: this is a ColBERT; name it as in colbert(checkpoint={which})")
+    if exported:
+        return Dense.open(folder)
     if is_sparse_encoder(folder):
         return LearnedSparse.open(folder)
     kind = "" if modules.is_file() else head_kind(folder)

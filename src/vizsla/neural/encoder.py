@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vizsla.errors import VizslaError
 from vizsla.neural.chunks import Chunk
-from vizsla.neural.lazy_torch import F, Module, torch
+from vizsla.neural.lazy_torch import F, Module, nn, torch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,6 +59,17 @@ class PackedBert(Module):
         self.width = padded_vocabulary(self.vocabulary)
         self.token_types = False
         """Whether documents have token type 1; otherwise all texts have token type 0."""
+
+    def keep_layers(self, numbers: Sequence[int]) -> None:
+        """Leave out all layers but these, counted from 0; the result is faster, and has to be trained again."""
+        layers = self.encoder.layer
+        missing = [number for number in numbers if number >= len(layers)]
+        if missing:
+            raise VizslaError(
+                f"the base model has the layers 0 to {len(layers) - 1}, so there is no layer {missing[0]}"
+            )
+        self.encoder.layer = nn.ModuleList(layers[number] for number in numbers)
+        self.config.num_hidden_layers = len(numbers)
 
     def forward(self, chunk: Chunk, token_types: Tensor | None = None, visible: Tensor | None = None) -> Tensor:
         """[tokens, hidden] the states of the last layer.

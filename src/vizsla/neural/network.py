@@ -27,6 +27,14 @@ from vizsla.plain_data import parse_settings
 ABOUT = "network.json"
 
 
+def reads_of(folder: Path) -> str:
+    """What an encoder saved in a folder reads, by its description: word pieces (a `Network`), texts, or neither."""
+    try:
+        return str(parse_settings((folder / ABOUT).read_text("utf-8")).get("reads", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""  # whoever opens it raises a better error
+
+
 class Running(Protocol):
     """An open network: token ids of concatenated texts to weights."""
 

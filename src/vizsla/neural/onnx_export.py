@@ -17,12 +17,13 @@ import numpy as np
 from vizsla.errors import VizslaError
 from vizsla.neural.chunks import SPECIAL_TOKENS
 from vizsla.neural.heads import HEADS, Output
-from vizsla.neural.onnx_graph import EncoderGraph, Graph, Precision
+from vizsla.neural.onnx_graph import EncoderGraph, Graph, Precision, Statistics
+from vizsla.neural.session import session_options
 from vizsla.neural.weights import NETWORK, WEIGHTS, write_arrays
 
 Port = tuple[str, str, type[np.generic], Sequence[Any]]
 """An output of a graph: the node, its name, its type and its shape."""
-_PEAKS = "peaks."  # prefix of outputs, one per matrix, that are only there to find channels with high values
+_PEAKS, _MOMENTS = "peaks.", "moments."  # prefixes of outputs that only measure a sample of texts
 
 
 def write_network(
@@ -45,9 +46,10 @@ def write_network(
     need_onnx()
     texts = list(sample)
     built = HEADS[head].make()
-    peaks = _peaks(weights, head, attention_heads, texts, pooling) if texts and precision == "int8" else {}
+    measures = bool(texts) and precision == "int8"
+    statistics = _measured(weights, head, attention_heads, texts, pooling) if measures else Statistics()
     reads = {"reads_pairs": built.reads_pairs, "reads_first": built.reads_first}
-    graph = EncoderGraph(weights, attention_heads, precision, peaks, **reads)
+    graph = EncoderGraph(weights, attention_heads, precision, statistics, **reads)
     _write(Path(folder), graph, head, built.outputs(graph, special_tokens=special_tokens, pooling=pooling))
 
 
@@ -73,6 +75,8 @@ def _write(folder: Path, graph: EncoderGraph, head: str, outputs: Sequence[Outpu
 def _shape(output: Output) -> list[Any]:
     if output.name.startswith(_PEAKS):
         return [None]
+    if output.name.startswith(_MOMENTS):
+        return [None, None]
     return ["batch", "length", output.width] if output.per_token else ["batch", output.width]
 
 
@@ -111,33 +115,43 @@ def save_graph(
     onnx.save_model(model, file)
 
 
-def encoder_peaks(
-    weights: Mapping[str, np.ndarray], heads: int, texts: Sequence[Sequence[int]]
-) -> dict[str, np.ndarray]:
-    """The highest value of each channel that goes into each matrix of an encoder over some texts."""
-    return _peaks(weights, "dense", heads, texts, "mean")
+def encoder_statistics(weights: Mapping[str, np.ndarray], heads: int, texts: Sequence[Sequence[int]]) -> Statistics:
+    """What is measured while an encoder without a head reads some texts."""
+    return _measured(weights, "dense", heads, texts, "mean")
 
 
-def _peaks(
+def _measured(
     weights: Mapping[str, np.ndarray], head: str, heads: int, texts: Sequence[Sequence[int]], pooling: str
-) -> dict[str, np.ndarray]:
-    """The highest value of each channel that goes into each matrix over some texts, in 32-bit floats."""
+) -> Statistics:
+    """The statistics of some texts, computed in 32-bit floats."""
     import onnxruntime
 
     built_head = HEADS[head].make()
     reads = {"reads_pairs": built_head.reads_pairs, "reads_first": built_head.reads_first}
-    graph = EncoderGraph(weights, heads, "float32", {}, **reads)
+    graph = EncoderGraph(weights, heads, "float32", Statistics(), **reads)
     outputs = built_head.outputs(graph, special_tokens=SPECIAL_TOKENS, pooling=pooling)
     for matrix, states in graph.watched.items():
         highest = graph("ReduceMax", graph("Abs", states), graph.constant([0, 1]), keepdims=0)
         outputs.append(Output(highest, _PEAKS + matrix, 0))
+    for table, states in graph.compared.items():
+        rows = graph("Reshape", states, graph.constant([-1, graph.hidden]))
+        rows = graph("Pad", rows, graph.constant([0, 0, 0, 1]), graph.constant(1, np.float32))
+        outputs.append(Output(graph("MatMul", graph("Transpose", rows, perm=[1, 0]), rows), _MOMENTS + table, 0))
+    peaks: dict[str, np.ndarray] = {}
+    moments: dict[str, np.ndarray] = {}
     with TemporaryDirectory() as folder:
         _write(Path(folder), graph, head, outputs)
-        session = onnxruntime.InferenceSession(Path(folder) / NETWORK, providers=["CPUExecutionProvider"])
-        names = [output.name for output in session.get_outputs() if output.name.startswith(_PEAKS)]
-        peaks: list[np.ndarray] = []
+        options = session_options()  # on one thread: several that wait for each other are slow on a busy machine
+        session = onnxruntime.InferenceSession(Path(folder) / NETWORK, options, providers=["CPUExecutionProvider"])
+        names = [o.name for o in session.get_outputs() if o.name.startswith((_PEAKS, _MOMENTS))]
         for text in texts:
             ids = np.asarray(text, np.int64)[None]
-            values = session.run(names, {"ids": ids, "lengths": np.array([ids.size])})
-            peaks = [np.maximum(a, b) for a, b in zip(peaks or values, values, strict=True)]
-    return {name.removeprefix(_PEAKS): values for name, values in zip(names, peaks, strict=True)}
+            for name, values in zip(
+                names, session.run(names, {"ids": ids, "lengths": np.array([ids.size])}), strict=True
+            ):
+                kind, _, matrix = name.partition(".")
+                if kind == _MOMENTS[:-1]:
+                    moments[matrix] = moments.get(matrix, 0) + values.astype(np.float64)
+                else:
+                    peaks[matrix] = np.maximum(peaks.get(matrix, values), values)
+    return Statistics(peaks, moments)

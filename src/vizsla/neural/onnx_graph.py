@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -21,17 +22,35 @@ _CALM = 2.0  # channels whose peak is more than this many times the median peak 
 def quantise(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rows in 8 bits, and the scale of each.
 
-    >>> quantise(np.array([[0.5, -1.0], [0.0, 0.0]]))[0].tolist()
-    [[64, -127], [0, 0]]
+    Processors without VNNI add two neighbouring products in 16 bits and cut off what does not fit. So the positive
+    parts of two neighbours add to at most 127, and so do the negative ones, and products are the same on every
+    processor.
+
+    >>> quantise(np.array([[0.5, -1.0], [0.0, 0.0], [1.0, 1.0]]))[0].tolist()
+    [[64, -127], [0, 0], [64, 64]]
     """
-    scale = np.abs(matrix).max(1) / 127
-    scale = np.where(scale == 0, 1, scale).astype(np.float32)
+    pairs = np.pad(matrix, ((0, 0), (0, matrix.shape[1] % 2))).reshape(len(matrix), -1, 2)
+    highest = np.maximum(np.maximum(pairs, 0).sum(2), np.maximum(-pairs, 0).sum(2)).max(1)
+    scale = np.where(highest == 0, 1, highest / 127).astype(np.float32)
     return np.rint(matrix / scale[:, None]).astype(np.int8), scale
 
 
 def layer_count(weights: Iterable[str], side: str) -> int:
     """How many layers the encoder or the decoder of a network has, by the names of its arrays."""
     return sum(name.startswith(side) and name.endswith(".attention.self.query.weight") for name in weights)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What was measured while a network read a sample of texts.
+
+    `peaks`: the highest value of each channel that goes into a matrix, by the matrix.
+    `moments`: [channels + 1, channels + 1] the sums of products of all pairs of channels, a last one of ones included,
+    of the states that a head multiplies by a table, by the table.
+    """
+
+    peaks: Mapping[str, np.ndarray] = field(default_factory=dict)
+    moments: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 class Graph:
@@ -109,7 +128,7 @@ class EncoderGraph(NetworkGraph):
         weights: Mapping[str, np.ndarray],
         heads: int,
         precision: Precision,
-        peaks: Mapping[str, np.ndarray],
+        statistics: Statistics,
         *,
         reads_pairs: bool = False,
         reads_first: bool = False,
@@ -120,8 +139,9 @@ class EncoderGraph(NetworkGraph):
         `reads_first`: only the state of the first token is needed, so the last layer computes no other.
         """
         super().__init__(weights, heads, precision, epsilon)
-        self.peaks, self.reads_pairs = peaks, reads_pairs
-        self.watched: dict[str, str] = {}  # the peaks of the channels going into a matrix, by the matrix
+        self.statistics, self.reads_pairs = statistics, reads_pairs
+        self.watched: dict[str, str] = {}  # the states that go into a matrix, by the matrix
+        self.compared: dict[str, str] = {}  # the states that a head multiplies by a table, by the table
         self.longest = len(self.array("embeddings.position_embeddings.weight"))
         length = self("Shape", "ids", start=1, end=2)
         places = self("Range", self.constant(0), self("Squeeze", length), self.constant(1))
@@ -211,7 +231,7 @@ class EncoderGraph(NetworkGraph):
 
         Only feed-forward layers do.
         """
-        peaks = self.peaks.get(name)
+        peaks = self.statistics.peaks.get(name)
         if peaks is None or not name.endswith(("intermediate.dense", "output.dense")) or "attention" in name:
             return None
         return np.maximum(peaks / max(_CALM * float(np.median(peaks)), 1e-6), 1).astype(np.float32)

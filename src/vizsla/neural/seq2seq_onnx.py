@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from vizsla.errors import InputError
-from vizsla.neural.onnx_export import Port, encoder_peaks, need_onnx, save_graph
-from vizsla.neural.onnx_graph import WORDS, EncoderGraph, NetworkGraph, Precision, layer_count
+from vizsla.neural.onnx_export import Port, encoder_statistics, need_onnx, save_graph
+from vizsla.neural.onnx_graph import WORDS, EncoderGraph, NetworkGraph, Precision, Statistics, layer_count
 from vizsla.neural.session import open_graph, processors, side_by_side
 from vizsla.neural.weights import SCALE, WEIGHTS, write_arrays
 
@@ -38,8 +38,8 @@ def write_seq2seq(
     """
     need_onnx()
     texts = list(sample)
-    peaks = encoder_peaks(weights, encoder_heads, texts) if texts and precision == "int8" else {}
-    reader = PassageGraph(weights, encoder_heads, decoder_heads, precision, peaks)
+    statistics = encoder_statistics(weights, encoder_heads, texts) if texts and precision == "int8" else Statistics()
+    reader = PassageGraph(weights, encoder_heads, decoder_heads, precision, statistics)
     writer = StepGraph(weights, decoder_heads, precision)
     folder.mkdir(parents=True, exist_ok=True)
     places = write_arrays(folder / WEIGHTS, reader.stored | writer.stored)
@@ -59,9 +59,9 @@ class PassageGraph(EncoderGraph):
         heads: int,
         decoder_heads: int,
         precision: Precision,
-        peaks: Mapping[str, np.ndarray],
+        statistics: Statistics,
     ) -> None:
-        super().__init__(weights, heads, precision, peaks, epsilon=_EPSILON)
+        super().__init__(weights, heads, precision, statistics, epsilon=_EPSILON)
         shape = self.constant([0, 0, decoder_heads, self.hidden // decoder_heads])
         layers = range(layer_count(weights, "decoder"))
         matrices = [f"decoder.layer.{i}.crossattention.self.{part}" for i in layers for part in ("key", "value")]

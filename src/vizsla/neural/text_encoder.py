@@ -133,7 +133,7 @@ class TextReader:
             return rows
         from_left = self.tokenizer.truncation_side == "left"
         pairs = zip(rows, encoding["special_tokens_mask"], strict=True)
-        return [_cut(row, special, length, from_left) if len(row) > length else row for row, special in pairs]
+        return [cut_tokens(row, special, length, from_left) if len(row) > length else row for row, special in pairs]
 
     def ids(self, texts: Sequence[str], options: TokenizerOptions) -> list[list[int]]:
         if not texts:
@@ -157,11 +157,13 @@ class TextReader:
         return ids, torch.arange(longest, device=self.device) < sizes[:, None]
 
 
-def _cut(row: list[int], special: list[int], length: int, from_left: bool) -> list[int]:
+def cut_tokens(row: list[int], special: list[int], length: int, from_left: bool = False) -> list[int]:
     """A text's tokens, cut at its end or its beginning to a length; the special tokens around it stay.
 
-    >>> _cut([101, 7, 8, 9, 102], [1, 0, 0, 0, 1], 4, False), _cut([101, 7, 8, 9, 102], [1, 0, 0, 0, 1], 3, True)
-    ([101, 7, 8, 102], [101, 9, 102])
+    >>> cut_tokens([101, 7, 8, 9, 102], [1, 0, 0, 0, 1], 4)
+    [101, 7, 8, 102]
+    >>> cut_tokens([101, 7, 8, 9, 102], [1, 0, 0, 0, 1], 3, from_left=True)
+    [101, 9, 102]
     """
     own = [place for place, added in enumerate(special) if not added]
     many = len(row) - length

@@ -53,6 +53,8 @@ class Transformer:
     """Where it runs; empty for the device of the process. It is not saved."""
 
     kind: ClassVar[str] = "dense"
+    reads: ClassVar[str] = "texts"
+    """What its file `network.json` calls it."""
     poolings: ClassVar[tuple[str, ...]] = POOLINGS
 
     @classmethod
@@ -104,7 +106,7 @@ class Transformer:
             for file, copy in copies:
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, copy)
-            about = {"reads": "texts", "digest": self.digest, **self.settings()}
+            about = {"reads": self.reads, "digest": self.digest, **self.settings()}
             (target / ABOUT).write_text(json.dumps(about, indent=2) + "\n", "utf-8")
             for copy in (*(copy for _, copy in copies), target / ABOUT):
                 with copy.open("rb") as copied:

@@ -20,6 +20,8 @@ from vizsla.plain_data import parse_settings
 NETWORK, WEIGHTS, SHARES = "network.onnx", "weights.safetensors", "shares.json"
 SCALE, DIVISORS = ".scale", ".divisors"
 """Suffixes of an int8 array's name: for the scale of each row, and for the divisors of its columns."""
+LOW_RANK = "low_rank."
+"""Prefix of the arrays that stand for a table whose products with states are of low rank; they follow from others."""
 _TYPES = {"F32": "<f4", "I8": "i1", "I32": "<i4", "U16": "<u2", "U8": "u1"}  # safetensors' names
 _OTHERS = {"F64": "<f8", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "BOOL": "?"}
 
@@ -29,7 +31,7 @@ def read_weights(folder: str | Path) -> dict[str, np.ndarray]:
     stored = read_arrays(folder)
     weights = {}
     for name, values in stored.items():
-        if name.endswith((SCALE, DIVISORS)):
+        if name.endswith((SCALE, DIVISORS)) or name.startswith(LOW_RANK):
             continue
         if name + SCALE in stored:
             values = values * stored[name + SCALE][:, None]

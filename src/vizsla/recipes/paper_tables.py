@@ -62,7 +62,7 @@ class Column:
     scale: float = 1.0
     digits: int = 3
     mu: float | None = None
-    """What `{mu}` in a model stands for."""
+    """What `{mu}` in a model stands for; `{dataset}` is the data set."""
     reranker: str = ""
     depth: int = 0
     interleaved: str = ""
@@ -83,6 +83,14 @@ class Column:
     """What is measured by another program."""
     unavailable: str = ""
     """Why this column cannot be measured."""
+
+    def fill(self, text: str) -> str:
+        """A text with what `{mu}` and `{dataset}` stand for in this column.
+
+        >>> Column("SF", dataset="scifact", mu=0.7).fill("spar(dense=genq-{dataset}, lexical=spar-wiki, mu={mu})")
+        'spar(dense=genq-scifact, lexical=spar-wiki, mu=0.7)'
+        """
+        return text.replace("{mu}", str(self.mu if self.mu is not None else 1.0)).replace("{dataset}", self.dataset)
 
 
 @dataclass(frozen=True)
@@ -107,7 +115,7 @@ class System:
 
 @dataclass(frozen=True)
 class TrainedPart:
-    """A model that must be trained, or fetched, before its rows can run."""
+    """A model that must be trained, or fetched, before its rows can run; `{dataset}` is that of the column."""
 
     name: str
     recipe: str = ""
@@ -192,14 +200,16 @@ class PaperTable:
         measured = [c for c in self.columns if c.measure and not c.mean and c.name not in column.skip]
         return [c for c in measured if column.mean in ("all", c.measure)]
 
-    def parts_of(self, system: System) -> list[TrainedPart]:
+    def parts_of(self, system: System, column: Column) -> list[TrainedPart]:
         """The trained parts that a system needs, and what those start from, in the order in which they are trained."""
         found: dict[str, TrainedPart] = {}
 
         def add(name: str) -> None:
-            for earlier in self.trained[name].after:
+            part = self.trained[name]
+            for earlier in part.after:
                 add(earlier)
-            found[name] = self.trained[name]
+            corpus = tuple(map(column.fill, part.corpus))
+            found[name] = replace(part, name=column.fill(name), corpus=corpus)
 
         for one in self.members(system):
             for name in one.trained:
@@ -209,6 +219,12 @@ class PaperTable:
     def members(self, system: System) -> list[System]:
         """The systems that are searched for a system: those that it fuses, or itself."""
         return [m for name in system.of for m in self.members(self.systems[name])] if system.fusion else [system]
+
+    @property
+    def training_data(self) -> list[str]:
+        """The data sets that its models are trained on, without those of its columns."""
+        parts = self.trained.values()
+        return list(dict.fromkeys(n for p in parts for n in (*p.corpus, *p.datasets) if n != "{dataset}"))
 
     @property
     def data(self) -> list[str]:

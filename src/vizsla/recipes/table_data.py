@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vizsla.datasets import (
     BeirDataset,
     DatasetEntry,
+    DatasetGroup,
     DatasetStatistics,
+    Document,
     count_dataset,
     known_datasets,
     open_datasets,
     preparation_of,
     read_questions,
 )
+from vizsla.datasets.beir import EXPANDED
 from vizsla.datasets.files import find_file, read_json_lines
 from vizsla.errors import InputError, VizslaError
-from vizsla.recipes.paper_tables import Column
+from vizsla.recipes.paper_tables import Column, TrainedPart
 from vizsla.runs import Qrels
+
+if TYPE_CHECKING:
+    from vizsla.training import TrainingInputs
 
 _BYTES_A_WORD = 6.2  # of English text, for estimates of what is not here
 
@@ -44,7 +50,11 @@ class Searched:
     @property
     def corpus_stamp(self) -> tuple[Any, ...]:
         """Changes when the documents change."""
-        return stamp_of([find_file(self.corpus.folder, "corpus.jsonl")])
+        return stamp_of(self.corpus.document_files)
+
+    def with_field(self, name: str) -> Searched:
+        """The same with the generated queries of its documents, if a system reads the field `name`."""
+        return replace(self, corpus=self.corpus.reading((name,)))
 
 
 def stamp_of(files: Sequence[Path]) -> tuple[Any, ...]:
@@ -65,6 +75,17 @@ def how_to_get(name: str, data: Path) -> str:
     if entry is not None and entry.how:
         return entry.how
     return f"vizsla datasets prepare {name} FILE... --data {data}"
+
+
+def missing_field(name: str, data: Path, field: str) -> str:
+    """What to do where documents lack the generated queries that a model reads; empty where they have them."""
+    for member in open_datasets(data / name).members:
+        if next(iter(member.reading((field,)).documents())).get(field) is None:
+            return (
+                f"its documents have no generated queries: vizsla queries generate {member.document_files[0]} "
+                f"-o {member.folder}/{EXPANDED} --model castorini/doc2query-t5-base-msmarco"
+            )
+    return ""
 
 
 def can_be_fetched(name: str) -> bool:
@@ -100,6 +121,25 @@ def _folder(name: str, data: Path) -> Path:
     if not is_here(name, data):
         raise NotHereError(f"the data set {name} is not here: {how_to_get(name, data)}")
     return data / name
+
+
+def training_inputs(part: TrainedPart, data: Path) -> TrainingInputs:
+    """The documents and the data sets that a part is trained on; an error if some are not here."""
+    from vizsla.training import TrainingInputs
+
+    for name in (*part.corpus, *part.datasets):
+        if not is_here(name, data):
+            raise NotHereError(f"its training data {name} is not here: {how_to_get(name, data)}")
+    groups = [open_datasets(data / name) for name in part.corpus]
+    documents = (document for group in groups for document in _documents(group)) if groups else None
+    return TrainingInputs(documents, [BeirDataset.open(data / name) for name in part.datasets], [])
+
+
+def _documents(group: DatasetGroup) -> Iterator[Document]:
+    """All documents of a data set; parts of one, such as the forums of CQADupStack, number theirs each for itself."""
+    for member in group.members:
+        for document in member.documents():
+            yield document if len(group.members) == 1 else replace(document, id=f"{member.name}/{document.id}")
 
 
 def _questions(column: Column, data: Path) -> Searched:

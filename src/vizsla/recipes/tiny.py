@@ -13,11 +13,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from vizsla.datasets import BeirDataset, known_datasets
+from vizsla.datasets import known_datasets
 from vizsla.errors import VizslaError
 from vizsla.models import MODELS
 from vizsla.models.dense import PRESETS
 from vizsla.recipes.paper_tables import PaperTable, TrainedPart
+from vizsla.recipes.table_data import training_inputs
 from vizsla.spec.notation import Call, parse_sum
 from vizsla.text import Analyzer
 
@@ -29,6 +30,7 @@ _VERBS = ("designed", "founded", "restored", "painted", "described", "measured")
 _FILLER = "the old town on the river has a long history and many visitors come to see its stone houses".split()  # noqa: SIM905
 _HEADS = ("unicoil", "unicoil-noexp", "coil", "sparta", "deepct", "deepct-beir")
 """Models of published networks with heads of their own; a tiny SPLADE stands for them."""
+_TERMS_OF_A_TEXT = 200
 _SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 _SHRUNK = {
     "training.steps": "2", "training.epochs": "0", "training.batch_size": "8", "training.eval_steps": "2",
@@ -58,8 +60,7 @@ class Tiny:
 
     def make(self, table: PaperTable, *, networks: bool) -> None:
         """Write the data sets of a table and of its training, and with `networks` the network."""
-        names = {*table.data, *(n for p in table.trained.values() for n in (*p.corpus, *p.datasets))}
-        for name in sorted(names):
+        for name in sorted({*table.data, *table.training_data}):
             if not (self.data / name).is_dir():
                 write_dataset(self.data / name, name)
         if networks and not (self.network / "config.json").is_file():
@@ -97,7 +98,7 @@ class Tiny:
 
     def train(self, part: TrainedPart, data: Path, folder: Path) -> None:
         """Train a part by its own recipe, with the tiny network and two steps."""
-        from vizsla.training import TrainingInputs, load_training_recipe, train
+        from vizsla.training import load_training_recipe, train
         from vizsla.training.settings import keys_of
 
         recipe = load_training_recipe(part.recipe)
@@ -110,10 +111,7 @@ class Tiny:
         changes += [
             f"{name}={value}" for name, value in _SHRUNK.items() if name in known and name.split(".")[0] in stages
         ]
-        corpora = [BeirDataset.open(data / name) for name in part.corpus]
-        documents = (document for one in corpora for document in one.documents()) if corpora else None
-        datasets = [BeirDataset.open(data / name) for name in part.datasets]
-        train(recipe.with_changes(changes), folder, TrainingInputs(documents, datasets, []))
+        train(recipe.with_changes(changes), folder, training_inputs(part, data))
 
 
 def made_documents(name: str) -> Iterator[tuple[str, str, str, str]]:
@@ -144,7 +142,7 @@ def write_dataset(folder: Path, name: str) -> None:
         return
     beside = folder.with_name(f".{folder.name}")
     (beside / "qrels").mkdir(parents=True, exist_ok=True)
-    rows = [{"_id": i, "title": t, "text": x, "queries": f"who made {t.lower()}"} for i, t, x, _ in documents]
+    rows = [{"_id": i, "title": t, "text": x, "queries": [f"who made {t.lower()}"]} for i, t, x, _ in documents]
     _write_lines(beside / "corpus.jsonl", rows)
     queries, negatives = [], []
     for split in ("train", "dev", "test"):
@@ -182,9 +180,20 @@ def write_network(folder: Path, *, pairs: bool = False) -> None:
     library: Any = transformers
     library.utils.logging.disable_progress_bar()
     config = library.BertConfig(**_SMALL, vocab_size=len(pieces), max_position_embeddings=260, num_labels=1)
-    network = library.BertForSequenceClassification if pairs else library.BertForMaskedLM
+    network = library.BertForSequenceClassification(config) if pairs else library.BertForMaskedLM(config)
+    if not pairs:
+        _make_sparse(network.eval())
     beside = folder.with_name(f".{folder.name}")
-    network(config).save_pretrained(beside)
+    network.save_pretrained(beside)
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     library.BertTokenizerFast(vocab=vocabulary, do_lower_case=True).save_pretrained(beside)
     beside.rename(folder)
+
+
+def _make_sparse(network: Any) -> None:
+    """Lower all logits until a text has some hundred terms; with random weights alone it has half the vocabulary."""
+    import torch
+
+    with torch.no_grad():
+        logits = network(torch.randint(1000, 30000, (4, 32))).logits
+        network.get_output_embeddings().bias -= logits.amax(1).quantile(1 - _TERMS_OF_A_TEXT / logits.shape[-1])

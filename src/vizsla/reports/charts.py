@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.reports.escaping import escape_html
+from vizsla.reports.formats import escape_html
 
 WIDTH, HEIGHT = 420, 300
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 12, 40

@@ -12,7 +12,7 @@ from vizsla.evaluation.domains import TermShares
 from vizsla.evaluation.systems import Comparison
 from vizsla.index import Highlighter
 from vizsla.models import BM25, Model, SparseComponent
-from vizsla.reports.escaping import escape_html
+from vizsla.reports.formats import escape_html
 from vizsla.runs import Qrels
 from vizsla.text.filters import stop_words
 

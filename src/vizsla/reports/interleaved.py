@@ -9,8 +9,7 @@ from typing import Any
 
 from vizsla.evaluation.interleaving import Consistency, Interleaving
 from vizsla.reports import charts
-from vizsla.reports.escaping import escape_csv, escape_html, escape_markdown
-from vizsla.reports.formats import Formats
+from vizsla.reports.formats import Formats, escape_csv, escape_html, escape_markdown
 from vizsla.reports.page import COLOURS, html_page, html_table
 from vizsla.reports.tables import TEST_NAMES, markdown_table
 from vizsla.runs import Measure

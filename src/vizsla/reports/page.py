@@ -13,7 +13,7 @@ from vizsla.evaluation.systems import Comparison
 from vizsla.models import Model
 from vizsla.reports import charts
 from vizsla.reports.dataset_details import SHOWN, TOP_K, DatasetDetails, collect_details, marked_text, sampled
-from vizsla.reports.escaping import escape_html
+from vizsla.reports.formats import escape_html
 from vizsla.reports.tables import best_of, legend, rows, summary_legend, summary_rows
 from vizsla.runs import Measure
 

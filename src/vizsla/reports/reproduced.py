@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vizsla.reports.escaping import escape_html, escape_markdown
+from vizsla.reports.formats import escape_html, escape_markdown
 from vizsla.reports.page import html_page
 
 _TINY = (
@@ -85,6 +85,8 @@ def need_line(need: Mapping[str, Any]) -> str:
     """
     size = f"{need['bytes'] / 1e9:.1f} GB" if need["bytes"] >= 1e8 else f"{need['bytes'] / 1e6:.1f} MB"
     hours = f", {need['gpu_hours']:g} GPU hours ({need['source']})" if need["gpu_hours"] else ""
+    if need["kind"] == "room":
+        return f"room {need['name']}: up to about {size}"
     if need["here"]:
         return f"{need['kind']} {need['name']}: here" + (f", {size}" if need["bytes"] else "")
     about = f", about {size}" if need["bytes"] else ""

@@ -10,8 +10,7 @@ from dataclasses import asdict
 
 from vizsla.evaluation.retrieval import DepthResult
 from vizsla.reports import charts
-from vizsla.reports.escaping import escape_csv, escape_html
-from vizsla.reports.formats import Formats
+from vizsla.reports.formats import Formats, escape_csv, escape_html
 from vizsla.reports.page import COLOURS, html_page, html_table
 from vizsla.reports.tables import markdown_table
 from vizsla.runs import Measure

@@ -11,7 +11,7 @@ from typing import Any
 
 from vizsla.evaluation.systems import AgainstBaseline, Comparison
 from vizsla.harmless import harmless
-from vizsla.reports.escaping import escape_csv, escape_latex, escape_markdown
+from vizsla.reports.formats import escape_csv, escape_latex, escape_markdown
 from vizsla.runs import Measure
 
 MISSING = "–"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -10,13 +11,12 @@ from pathlib import Path
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.lazy import cached_property
 from vizsla.text.filters import Token, TokenFilter, parse_token_filter, snowball_languages
+from vizsla.text.languages import LUCENE_ENGLISH, PIPELINES, PROBE
 from vizsla.text.lexicon import Lexicon
 from vizsla.text.scan import find_words
-from vizsla.text.tokenizers import TOKENIZERS, Tokenizer, parse_tokenizer
+from vizsla.text.tokenizers import TOKENIZERS, Tokenizer, WordPiece, Words, parse_tokenizer
 
-LUCENE_ENGLISH = "standard | possessive | lower | stop:lucene-english | porter"
 _MAX_CACHED_WORDS = 100_000
-CJK = "standard | width | lower | bigrams | stop:lucene-english"
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,21 @@ class Analyzer:
 
     @classmethod
     def parse(cls, text: str, folder: Path | None = None) -> Analyzer:
-        """An analyzer from its name or its pipeline; files it names are looked for in `folder` first."""
+        """An analyzer from its name or its pipeline; files it names are looked for in `folder` first.
+
+        A text that `save` gave ends in `# fingerprint`, and an analyzer that gives other terms now is refused.
+        """
+        text, _, fingerprint = (part.strip() for part in text.partition("#"))
+        analyzer = cls._parse(text, folder)
+        if fingerprint and fingerprint != analyzer.fingerprint:
+            raise VizslaError(
+                f"the analyzer {text} gives other terms than when this was written: install the PyStemmer, the Python "
+                "or the filter of your own of then, or build the index again"
+            )
+        return analyzer
+
+    @classmethod
+    def _parse(cls, text: str, folder: Path | None) -> Analyzer:
         pipeline = _pipeline(text)
         first, *rest = (part.strip() for part in pipeline.split("|"))
         name = first.partition(":")[0]
@@ -54,8 +68,25 @@ class Analyzer:
     def __call__(self, text: str) -> list[str]:
         """The terms of a text, in order."""
         if self._terms_by_word is None or self.tokenizer.segmenter is None:
-            return [token.term for token in self.tokens(text)]
+            return self._joined_terms(text)
         return [term for terms in self.terms_by_word(text) for term in terms]
+
+    def _joined_terms(self, text: str) -> list[str]:
+        """The terms of an analyzer that looks at neighbours; without tokens, where its filters can do so."""
+        if type(self.tokenizer) is not Words or _joins(self.filters) != 1:
+            return [token.term for token in self.tokens(text)]
+        places: Sequence[Sequence[int]] = find_words(text, self.tokenizer.segmenter)
+        terms = [text[a:b] for a, b in places]
+        for step in self.filters:
+            if step.terms is None:
+                assert step.joined is not None
+                terms, places = step.joined(terms, places), ()
+                continue
+            changed = step.terms(terms)
+            if None in changed and places:
+                places = [place for place, term in zip(places, changed, strict=True) if term is not None]
+            terms = [term for term in changed if term is not None]
+        return terms
 
     def terms_by_word(self, text: str) -> list[tuple[str, ...]]:
         """The terms of each word, none for a word that is dropped. If the analyzer does not work word by word, each
@@ -101,9 +132,19 @@ class Analyzer:
         return Lexicon(self)
 
     def save(self, folder: Path) -> str:
-        """Write the files the analyzer needs to a folder; gives the text to parse beside them."""
+        """Write the files the analyzer needs to a folder; gives the text to parse beside them.
+
+        The text ends in a fingerprint, unless nothing but tables of Vizsla and files with a hash decide the terms.
+        """
         text = " | ".join([self.tokenizer.save(folder), *map(str, self.filters)])
-        return _NAMES.get(text, text)
+        fixed = text == LUCENE_ENGLISH or (isinstance(self.tokenizer, WordPiece) and not self.filters)
+        return _NAMES.get(text, text) + ("" if fixed else f" # {self.fingerprint}")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the terms of a fixed text, in which most scripts and languages occur."""
+        terms = "\n".join(self(PROBE)).encode("utf-8", "surrogatepass")
+        return hashlib.sha256(terms).hexdigest()[:12]
 
     @cached_property
     def works_word_by_word(self) -> bool:
@@ -113,6 +154,11 @@ class Analyzer:
     def terms_of_words(self, words: Sequence[str]) -> tuple[list[str], list[int]]:
         """The terms of words as the segmenter cuts them, all in one list, and how many each word has."""
         terms, counts = self.tokenizer.split(words)
+        if len(terms) > 2 * len(words) and self.filters:  # pieces of words, the same ones again and again
+            pieces = list(dict.fromkeys(terms))
+            found = dict(zip(pieces, self._filtered(pieces), strict=True))
+            cut = [found[term] for term in terms]
+            return [t for t in cut if t is not None], _without_dropped(cut, counts)
         for step in self.filters:
             assert step.terms is not None
             changed = step.terms(terms)
@@ -121,12 +167,27 @@ class Analyzer:
             terms = [t for t in changed if t is not None]
         return terms, counts
 
+    def _filtered(self, terms: Sequence[str]) -> list[str | None]:
+        """What each term becomes, None if it is dropped."""
+        found: list[str | None] = list(terms)
+        for step in self.filters:
+            assert step.terms is not None
+            places = [i for i, term in enumerate(found) if term is not None]
+            for i, changed in zip(places, step.terms([found[i] or "" for i in places]), strict=True):
+                found[i] = changed
+        return found
 
-def _without_dropped(terms: list[str | None], counts: list[int]) -> list[int]:
+
+def _joins(filters: Sequence[TokenFilter]) -> int:
+    """How many filters join terms; 2 if one of them needs tokens."""
+    return sum(0 if f.terms is not None else 1 if f.joined is not None else 2 for f in filters)
+
+
+def _without_dropped(terms: Sequence[str | None], counts: list[int]) -> list[int]:
     """How many terms each word has left."""
     left, at = [], 0
     for n in counts:
-        left.append(n - terms[at : at + n].count(None))
+        left.append(n - list(terms[at : at + n]).count(None))
         at += n
     return left
 
@@ -134,10 +195,8 @@ def _without_dropped(terms: list[str | None], counts: list[int]) -> list[int]:
 def _pipeline(text: str) -> str:
     """The pipeline behind a name, or the pipeline itself."""
     name = text.strip()
-    if name == "lucene-english":
-        return LUCENE_ENGLISH
-    if name == "cjk":
-        return CJK
+    if name in PIPELINES:
+        return PIPELINES[name]
     if name.startswith("snowball-"):
         language = name.removeprefix("snowball-")
         if language not in snowball_languages():
@@ -150,8 +209,8 @@ def _pipeline(text: str) -> str:
 
 def analyzer_names() -> list[str]:
     """The analyzers that have a name of their own."""
-    fixed = ["lucene-english", "whitespace", "wordpiece", "cjk"]
+    fixed = [*PIPELINES, "whitespace", "wordpiece"]
     return fixed + [f"snowball-{language}" for language in snowball_languages()]
 
 
-_NAMES = {LUCENE_ENGLISH: "lucene-english", CJK: "cjk"}
+_NAMES = {pipeline: name for name, pipeline in PIPELINES.items()}

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from itertools import pairwise
 from typing import NamedTuple
@@ -17,7 +17,9 @@ from typing import NamedTuple
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.numbers import short, whole_number
 from vizsla.spec import Option, Registry
+from vizsla.text import normalizing
 from vizsla.text.porter import stem_words
+from vizsla.text.stemmers import language_stemmer
 from vizsla.text.words import MARKS, word_classes
 
 
@@ -40,6 +42,11 @@ def stop_words(language: str) -> frozenset[str]:
     return lists[language]
 
 
+def has_stop_words(language: str) -> bool:
+    """Whether there is a list of stop words of this name."""
+    return language in _lists()
+
+
 class Token(NamedTuple):
     """A term and the characters of the text it came from."""
 
@@ -48,8 +55,9 @@ class Token(NamedTuple):
     end: int
 
 
-TermChange = Callable[[Sequence[str]], list[str | None]]
+TermChange = Callable[[Sequence[str]], Sequence[str | None]]
 TokenChange = Callable[[list[Token]], list[Token]]
+TermJoin = Callable[[Sequence[str], Sequence[Sequence[int]]], list[str]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +72,8 @@ class TokenFilter:
     option: str = ""
     terms: TermChange | None = None
     tokens: TokenChange | None = None
+    joined: TermJoin | None = None
+    """What `tokens` does, for a caller who needs the terms alone: terms and their places to terms."""
 
     def __str__(self) -> str:
         return f"{self.name}:{self.option}" if self.option else self.name
@@ -86,14 +96,18 @@ class TokenFilter:
 TOKEN_FILTERS = Registry[TokenFilter]("token filter", example="stop:german", separator=":")
 
 
-def _lower(terms: Sequence[str]) -> list[str | None]:
-    """Lower case character by character: no Greek final sigma, and I with a dot becomes a plain i."""
-    return [t.lower() if t.isascii() else t.replace("\u0130", "i").replace("\u03a3", "\u03c3").lower() for t in terms]
+_LOWER = {"": normalizing.lower, "greek": normalizing.lower_greek, "turkish": normalizing.lower_turkish}
 
 
-@TOKEN_FILTERS.register("lower", help="Lower case.")
-def lower_filter() -> TokenFilter:
-    return TokenFilter("lower", terms=_lower)
+@TOKEN_FILTERS.register(
+    "lower",
+    help="Lower case.",
+    options=(Option("language", default="", help="greek or turkish, whose letters differ"),),
+)
+def lower_filter(language: str = "") -> TokenFilter:
+    if language not in _LOWER:
+        raise UnknownNameError("lower case of its own", language, tuple(filter(None, _LOWER)))
+    return TokenFilter("lower", language, terms=_LOWER[language])
 
 
 def _possessive(terms: Sequence[str]) -> list[str | None]:
@@ -151,6 +165,52 @@ def snowball_filter(language: str) -> TokenFilter:
     return TokenFilter("snowball", language, terms=_snowball(language))
 
 
+@TOKEN_FILTERS.register(
+    "stem",
+    help="The stemmer of Lucene's analyzer of a language.",
+    options=(Option("language", help="a language such as arabic or french"),),
+)
+def stem_filter(language: str) -> TokenFilter:
+    return TokenFilter("stem", language, terms=language_stemmer(language))
+
+
+@TOKEN_FILTERS.register(
+    "normalize",
+    help="Spellings that differ in nothing but form, as one.",
+    options=(Option("name", help="arabic, bengali, german, hindi, indic, persian, romanian, telugu, nfc or nfkc"),),
+)
+def normalize_filter(name: str) -> TokenFilter:
+    return _word_by_word("normalize", normalizing.normalizer(name), name)
+
+
+@TOKEN_FILTERS.register("fold", help="Takes off accents, points and vowel signs.")
+def fold_filter() -> TokenFilter:
+    return _word_by_word("fold", normalizing.fold)
+
+
+@TOKEN_FILTERS.register("digits", help="Decimal digits of any script as 0 to 9.")
+def digits_filter() -> TokenFilter:
+    return TokenFilter("digits", terms=normalizing.digits)
+
+
+@TOKEN_FILTERS.register(
+    "elision",
+    help="Takes off an article before an apostrophe.",
+    options=(Option("language", help="french or italian"),),
+)
+def elision_filter(language: str) -> TokenFilter:
+    return TokenFilter("elision", language, terms=normalizing.elision(language))
+
+
+@TOKEN_FILTERS.register("apostrophe", help="Takes off an apostrophe and what follows.")
+def apostrophe_filter() -> TokenFilter:
+    return TokenFilter("apostrophe", terms=normalizing.before_apostrophe)
+
+
+def _word_by_word(name: str, change: Callable[[str], str], option: str = "") -> TokenFilter:
+    return TokenFilter(name, option, terms=lambda terms: [change(term) for term in terms])
+
+
 def _longest(length: str) -> TermChange:
     try:
         limit = whole_number(length)
@@ -168,7 +228,7 @@ def longest_filter(length: str) -> TokenFilter:
     return TokenFilter("longest", length, terms=_longest(length))
 
 
-_HALF_AND_FULL_WIDTH = re.compile("[\uff01-\uff9f]+")
+_HALF_AND_FULL_WIDTH = re.compile("[\u30a6-\u30fd]?[\uff01-\uff9f]+")
 
 
 def _width(terms: Sequence[str]) -> list[str | None]:
@@ -185,6 +245,7 @@ def width_filter() -> TokenFilter:
     return TokenFilter("width", terms=_width)
 
 
+@lru_cache(1 << 14)
 def _is_cjk(term: str) -> bool:
     """Whether a word is made of Chinese, Japanese or Korean characters and marks alone."""
     table, numbers = word_classes()
@@ -218,7 +279,29 @@ def _bigrams(tokens: list[Token]) -> list[Token]:
 
 @TOKEN_FILTERS.register("bigrams", help="Pairs of neighbouring Chinese, Japanese and Korean characters.")
 def bigrams_filter() -> TokenFilter:
-    return TokenFilter("bigrams", tokens=_bigrams)
+    return TokenFilter("bigrams", tokens=_bigrams, joined=_bigram_terms)
+
+
+def _bigram_terms(terms: Sequence[str], places: Sequence[Sequence[int]]) -> list[str]:
+    """As `_bigrams`, without a token for each character."""
+    out: list[str] = []
+    last, last_end, is_alone = "", -1, False  # the character before, and whether it is in no pair yet
+    for term, (start, end) in zip(terms, places, strict=True):
+        if not _is_cjk(term):
+            out += (last, term) if is_alone else (term,)
+            last, is_alone = "", False
+            continue
+        if last and last_end != start:
+            if is_alone:
+                out.append(last)
+            last = ""
+        for character in term:
+            is_alone = not last
+            if last:
+                out.append(last + character)
+            last = character
+        last_end = end
+    return [*out, last] if is_alone else out
 
 
 def _characters(token: Token) -> list[Token]:

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from vizsla.errors import InputError, MissingPackageError, VizslaError
+from vizsla.errors import InputError, MissingPackageError, UnknownNameError, VizslaError
 from vizsla.lazy import cached_property
 from vizsla.plain_data import parse_settings
 from vizsla.spec import Option, Registry
@@ -51,17 +51,40 @@ TOKENIZERS = Registry[Tokenizer]("tokenizer", example="standard", separator=":")
 
 
 class Words(Tokenizer):
-    """The pieces of a segmenter as they are: `standard` (Unicode words) or `whitespace`."""
+    """The pieces of a segmenter as they are: Unicode words, or whatever stands between white space."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, segmenter: Segmenter) -> None:
         self._name = name
-        self.segmenter: Segmenter = {"standard": words.standard, "whitespace": words.whitespace}[name]()
+        self.segmenter: Segmenter = segmenter
 
     def __str__(self) -> str:
         return self._name
 
     def tokens(self, text: str) -> list[Token]:
         return [Token(text[a:b], a, b) for a, b in find_words(text, self.segmenter)]
+
+
+class Trigrams(Words):
+    """Unicode words; runs of scripts that put no space between words, such as Thai, as pieces of three characters.
+
+    >>> [token.term for token in Trigrams("standard:trigrams", words.standard()).tokens("กินข้าว 2x")]
+    ['กิน', 'ินข', 'นข้', 'ข้า', '้าว', '2x']
+    """
+
+    def tokens(self, text: str) -> list[Token]:
+        runs = super().tokens(text)
+        return [Token(term, run.start + i, run.start + i + len(term)) for run in runs for i, term in _pieces(run.term)]
+
+    def split(self, pieces: Sequence[str]) -> tuple[list[str], list[int]]:
+        cut = [[term for _, term in _pieces(piece)] for piece in pieces]
+        return [term for terms in cut for term in terms], list(map(len, cut))
+
+
+def _pieces(word: str) -> list[tuple[int, str]]:
+    """Where the pieces of a word begin, and the pieces."""
+    if word.isascii() or not words.is_unspaced(word) or len(word) < 4:
+        return [(0, word)]
+    return [(i, word[i : i + 3]) for i in range(len(word) - 2)]
 
 
 def tokenizers_library() -> Any:
@@ -184,16 +207,34 @@ def parse_tokenizer(text: str, folder: Path | None = None) -> Tokenizer:
     return entry.make()
 
 
-@TOKENIZERS.register("standard", help="Words as Unicode defines them.")
-def standard() -> Words:
+_STANDARD = {"": words.standard, "persian": words.persian, "trigrams": words.standard}
+
+
+@TOKENIZERS.register(
+    "standard",
+    help="Words as Unicode defines them.",
+    options=(
+        Option("variant", default="", help="persian: cut at a zero-width non-joiner; trigrams: cut Thai and the like"),
+    ),
+)
+def standard(variant: str = "", folder: Path | None = None) -> Words:  # noqa: ARG001
     """Cuts a text into Unicode words."""
-    return Words("standard")
+    if variant not in _STANDARD:
+        raise UnknownNameError("variant of the tokenizer standard", variant, tuple(filter(None, _STANDARD)))
+    name = f"standard:{variant}" if variant else "standard"
+    return (Trigrams if variant == "trigrams" else Words)(name, _STANDARD[variant]())
 
 
-@TOKENIZERS.register("whitespace", help="Whatever stands between white space.")
-def whitespace() -> Words:
+@TOKENIZERS.register(
+    "whitespace",
+    help="Whatever stands between white space.",
+    options=(Option("variant", default="", help="lucene: as Java defines white space"),),
+)
+def whitespace(variant: str = "", folder: Path | None = None) -> Words:  # noqa: ARG001
     """Cuts a text at white space."""
-    return Words("whitespace")
+    if variant not in ("", "lucene"):
+        raise UnknownNameError("variant of the tokenizer whitespace", variant, ("lucene",))
+    return Words("whitespace:lucene", words.java_whitespace()) if variant else Words("whitespace", words.whitespace())
 
 
 @TOKENIZERS.register(

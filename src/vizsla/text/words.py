@@ -69,6 +69,21 @@ def standard() -> Segmenter:
     return Segmenter(table, compile_expression(expression, len(numbers) + 1), LUCENE_LONGEST_WORD)
 
 
+@cache
+def persian() -> Segmenter:
+    """Words of the standard rules, cut at a zero-width non-joiner, which stands between parts of Persian words."""
+    plain = standard()
+    classes = plain.classes.copy()
+    classes[0x200C] = 0
+    return Segmenter(classes, plain.automaton, plain.longest)
+
+
+def is_unspaced(word: str) -> bool:
+    """Whether a word of the standard rules is a run of a script without spaces: Thai, Lao, Khmer or Burmese."""
+    table, numbers = word_classes()
+    return table[ord(word[0])] in (numbers["Complex"], numbers["ComplexExtend"])
+
+
 def _standard_rules(numbers: dict[str, int]) -> Expression:
     def any_of(*names: str) -> Symbol:
         return Symbol(frozenset(numbers[name] for name in names))
@@ -114,6 +129,15 @@ def whitespace() -> Segmenter:
     table = np.zeros(CODE_POINTS, dtype=np.uint8)
     table[[c for c in range(0x3001) if chr(c).isspace()]] = 1
     return Segmenter(table, compile_expression(Symbol(frozenset([0])).plus(), 2), ENDLESS)
+
+
+@cache
+def java_whitespace() -> Segmenter:
+    """Runs of anything that Java does not count as white space, at most 255 units long."""
+    plain = whitespace()
+    classes = plain.classes.copy()
+    classes[[0x85, 0xA0, 0x2007, 0x202F]] = 0
+    return Segmenter(classes, plain.automaton, LUCENE_LONGEST_WORD)
 
 
 _WITH_ACCENT = {";": "\u037e", "`": "\u1fef", "=": "\u2260", "<": "\u226e", ">": "\u226f"}

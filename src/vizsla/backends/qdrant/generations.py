@@ -34,7 +34,7 @@ from vizsla.backends.qdrant.state import (
     write_state,
 )
 from vizsla.errors import CollectionError
-from vizsla.index.parts.settings import model_digest
+from vizsla.index.parts.part import model_digest
 from vizsla.models import Model
 
 GRACE = 3.0

@@ -168,15 +168,6 @@ def restored_state(state: CollectionState) -> CollectionState:
     return replace(state, status=before.get(state.status, state.status))
 
 
-def check_same_model(state: CollectionState, model: Model, digest: str) -> None:
-    """Refuse to write vectors of another model."""
-    if digest != state.digest:
-        raise CollectionError(
-            f"the collection {state.base!r} was built with {state.model['name']}, and this is "
-            f"{'another model of that name' if model.name == state.model['name'] else model.name}"
-        )
-
-
 def with_fitted_weights(state: CollectionState, model: Model, sample: Sequence[Fields]) -> CollectionState:
     """The state with the weights of a sum fitted to some documents, if they are still to be fitted."""
     if not state.model.get(AutoWeightedSum.kind) or not sample:

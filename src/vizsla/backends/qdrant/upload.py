@@ -48,8 +48,7 @@ from vizsla.backends.qdrant.state import (
 )
 from vizsla.backends.qdrant.terms import BATCH, TermEntry, TermNumbers, store_terms
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index.parts.building import PartSet
-from vizsla.index.parts.counting import PartCounts, count_parts
+from vizsla.index.parts.part_set import PartCounts, PartSet, count_parts
 from vizsla.index.parts.tables import pyarrow
 from vizsla.models import SAMPLE, CountedStatistics, Model
 from vizsla.plain_data import parse_json

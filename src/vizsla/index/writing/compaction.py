@@ -276,6 +276,7 @@ class SequenceBuilder:
         self._db = db
         self._space = space
         self._encoder = SequenceEncoder(bm25)
+        self._reads_all = bm25.reads_every_document
         self._numbers = np.zeros(0, np.uint32)
 
     def sequences(self, segment: Segment) -> Iterator[TermSequences]:
@@ -293,7 +294,9 @@ class SequenceBuilder:
         """Terms by the numbers of the index, given those of the lexicon."""
         new = self._encoder.lexicon.terms[len(self._numbers) :]
         own = np.array(find_terms(self._db, self._path, self._space, new, TermBlocks()), np.int64)
-        if (own < 0).any():
+        if not self._reads_all:
+            own[own < 0] = HOLE  # a word of a document that has no terms in this namespace
+        elif (own < 0).any():
             raise CollectionError(f"{self._path}: a word of a stored text is not indexed; run 'vizsla verify'")
         self._numbers = np.concatenate([self._numbers, own.astype(np.uint32)])
         is_term = numbers < HOLE

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,17 +14,19 @@ import numpy as np
 from vizsla.cache import cached_folder, digest
 from vizsla.errors import InputError
 from vizsla.lazy import cached_property
+from vizsla.neural.checkpoints.onnx_arrays import onnx_arrays
 from vizsla.neural.checkpoints.packages import HUB, package_of, packaged
-from vizsla.neural.checkpoints.sentence import EncoderSettings, read_json, read_settings
-from vizsla.neural.checkpoints.weight_file import uncased_pieces, unpacked
+from vizsla.neural.checkpoints.sentence import EncoderSettings, read_json, read_settings, says_pooling
+from vizsla.neural.checkpoints.tokenizer_files import MAX_LENGTH, bert_pieces, positions, with_model_type
+from vizsla.neural.checkpoints.weight_file import unpacked
 from vizsla.neural.network import Network
+from vizsla.neural.onnx_encoder import SENTENCE, OnnxEncoder
+from vizsla.neural.onnx_file import choose_onnx, is_exported, onnx_files, parts_of, tokenizer_of
 from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.text_encoder import Layer
 from vizsla.neural.transformer import Transformer, brings_code, need_torch
 from vizsla.neural.weights import prefix_of, read_checkpoint, weight_files
-from vizsla.plain_data import parse_settings
 from vizsla.text import Analyzer, WordPiece
-from vizsla.text.tokenizers import tokenizers_library
 
 _CONFIG = {
     "vocab_size": "vocab_size", "max_position_embeddings": "max_position_embeddings", "hidden_size": "dim",
@@ -76,10 +77,6 @@ def bert_names(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 _SAMPLE, _SAMPLE_TOKENS, _COMMON = 32, 48, (1996, 6000)  # texts of common words to calibrate quantisation with
 _PLAIN = {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "position_embedding_type": "absolute", "is_decoder": False}
 _WIDTHS = ("hidden_size", "d_model", "dim", "n_embd")
-_OFFSET = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "data2vec-text", "ibert", "longformer")
-"""Encoders whose position ids start after the id of the padding token."""
-MAX_LENGTH = 512
-"""How many tokens are read if no file says so."""
 _SMALL = ["*.json", "*.txt", "*.model", "*.py", "*network.onnx"]
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)  # of an encoder on the model hub, not the path of a folder
 
@@ -91,18 +88,29 @@ class Checkpoint:
     folder: Path
     config: dict[str, Any]
     settings: EncoderSettings
+    exports: tuple[Path, ...] = ()
+    """The ONNX files of an encoder without weights of its own; the first that suits is used."""
 
     @classmethod
     def read(cls, which: str | Path) -> tuple[Checkpoint, Checkpoint | None]:
-        """An encoder from its folder or by its name, and the query encoder if the folder has two."""
+        """An encoder from its folder, its ONNX file or by its name, and the query encoder if the folder has two."""
+        named = Path(which)
+        if named.suffix == ".onnx" and named.is_file():
+            return cls._of(tokenizer_of(named)[0], read_settings(tokenizer_of(named)[0])[0], named), None
         folder = find_checkpoint(which)
         documents, *others = (cls._of(folder, settings) for settings in read_settings(folder))
         return documents, others[0] if others else None
 
     @classmethod
-    def _of(cls, folder: Path, settings: EncoderSettings) -> Checkpoint:
-        config = with_model_type(read_json(folder / settings.base / "config.json"))
-        checkpoint = cls(folder, config, settings)
+    def _of(cls, folder: Path, settings: EncoderSettings, export: Path | None = None) -> Checkpoint:
+        place = folder / settings.base
+        exports = [export] if export is not None else onnx_files(place) if is_exported(place) else []
+        description = place / "config.json"
+        config = {} if exports and not description.is_file() else with_model_type(read_json(description))
+        if exports and not (folder / "modules.json").is_file():  # vectors of sentences are compared by their cosine
+            pooling = settings.pooling if says_pooling(folder) else ()
+            settings = replace(settings, normalize=True, pooling=pooling)
+        checkpoint = cls(folder, config, settings, tuple(exports))
         if checkpoint.kind != "dpr" or (folder / "modules.json").is_file():
             return checkpoint
         width = int(config.get("projection_dim") or 0)  # DPR's pooling follows from its model type
@@ -144,8 +152,32 @@ class Checkpoint:
         s = self.settings
         alike = all(self.config.get(name, usual) == usual for name, usual in _PLAIN.items())
         bare = not (s.layers or s.lowercase or s.skip_prompt_tokens or self.config.get("auto_map"))
-        pooled = s.pooling in (("mean",), ("cls",), ("cls", "mean"))
-        return self.kind in ("bert", "dpr") and alike and bare and pooled and self.pieces is not None
+        pooled = self.pooling in (("mean",), ("cls",), ("cls", "mean"))
+        plain = self.kind in ("bert", "dpr") and alike and bare and pooled and self.pieces is not None
+        return plain and (not self.exports or self._exported is not None)
+
+    @cached_property
+    def _exported(self) -> dict[str, np.ndarray] | None:
+        """A BERT's arrays in an ONNX file, from floats rather than 8 bits; None where some cannot be named."""
+        if not self.exports:
+            return None
+        try:
+            arrays, outputs = onnx_arrays(choose_onnx(self.exports, "float32"))
+            if self.assumes_pooling and SENTENCE in outputs:  # then the network knows
+                return None
+            return bert_arrays(self.place, self.config, arrays=arrays)
+        except InputError:
+            return None
+
+    @property
+    def assumes_pooling(self) -> bool:
+        """Whether nothing says how the states of tokens become a vector."""
+        return not self.settings.pooling
+
+    @property
+    def pooling(self) -> tuple[str, ...]:
+        """How the states of tokens become a vector; by their mean where nothing says so."""
+        return self.settings.pooling or EncoderSettings.pooling
 
     @property
     def analyzer(self) -> Analyzer:
@@ -154,13 +186,19 @@ class Checkpoint:
 
     def network(self, precision: Precision = "int8") -> Network:
         """The encoder written for onnxruntime and torch, once, into the user's cache."""
-        heads, pooling = int(self.config["num_attention_heads"]), "+".join(self.settings.pooling)
-        key = [precision, pooling, self.length, heads, digest(self.place, weight_files(self.place))]
+        heads, pooling = int(self.config["num_attention_heads"]), "+".join(self.pooling)
+        files = parts_of(choose_onnx(self.exports, "float32")) if self.exports else weight_files(self.place)
+        key = [precision, pooling, self.length, heads, digest(files[0].parent, files)]
         key += [self.settings.token_type] if self.settings.token_type else []
         return cached_network(key, lambda folder: self._write(folder, precision, heads, pooling))
 
     def transformer(self, precision: Precision = "int8") -> Transformer:
-        """The encoder as it is, to be run by torch and transformers; in 32 bits even on a GPU for float32."""
+        """The encoder as it is, to be run by torch and transformers; in 32 bits even on a GPU for float32.
+
+        An ONNX file is run by onnxruntime.
+        """
+        if self.exports:
+            return self._onnx(choose_onnx(self.exports, precision))
         need_torch(self.kind, self.folder)
         brings_code(self.place)
         s = self.settings
@@ -177,6 +215,15 @@ class Checkpoint:
             width=widths[-1] if widths else self._pooled_width(),
         )  # fmt: skip
 
+    def _onnx(self, file: Path) -> OnnxEncoder:
+        s = self.settings
+        if s.token_type:
+            raise InputError(f"only a plain BERT can read documents as token type {s.token_type}", file=str(file))
+        return OnnxEncoder.export(
+            self.folder, file, pooling=s.pooling, layers=s.layers, length=self.length, base=s.base,
+            lowercase=s.lowercase, skip_prompt_tokens=s.skip_prompt_tokens,
+        )  # fmt: skip
+
     def _measured(self, layer: Layer) -> Layer:
         if layer.width or layer.kind != "linear":
             return layer
@@ -188,10 +235,10 @@ class Checkpoint:
         hidden = next((self.config[name] for name in _WIDTHS if name in self.config), None)
         if not isinstance(hidden, int):
             raise InputError("this does not say how wide the encoder is", file=str(self.place / "config.json"))
-        return hidden * len(self.settings.pooling)
+        return hidden * len(self.pooling)
 
     def _write(self, folder: Path, precision: Precision, heads: int, pooling: str) -> None:
-        weights = bert_arrays(self.place, self.config)
+        weights = self._exported or bert_arrays(self.place, self.config)
         if self.settings.token_type:  # the network gives all tokens the first token type
             weights[_TOKEN_TYPES] = np.roll(weights[_TOKEN_TYPES], -self.settings.token_type, axis=0)
         sample = random_texts(len(weights["embeddings.word_embeddings.weight"]), self.length, [101], [102])
@@ -251,13 +298,19 @@ def trainable_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def bert_arrays(place: Path, config: dict[str, Any], heads: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
-    """A BERT's arrays under their plain names, without the prefix of a larger model, and those of these heads."""
+def bert_arrays(
+    place: Path, config: dict[str, Any], heads: tuple[str, ...] = (), arrays: dict[str, np.ndarray] | None = None
+) -> dict[str, np.ndarray]:
+    """A BERT's arrays under their plain names, without the prefix of a larger model, and those of these heads.
+
+    `arrays`: those of its files, if they have been read.
+    """
     try:
-        shapes = _bert_shapes(config)
+        shapes = bert_shapes(config)
     except (KeyError, TypeError, ValueError) as e:
         raise InputError(f"config.json does not describe a BERT ({e!r})", file=str(place)) from None
-    named = bert_names({_new_name(name): array for name, array in read_checkpoint(place).items()})
+    read = read_checkpoint(place) if arrays is None else arrays
+    named = bert_names({_new_name(name): array for name, array in read.items()})
     prefix = prefix_of(named, shapes)
     arrays = {name: named[prefix + name] for name in shapes if prefix + name in named}
     for name, shape in shapes.items():
@@ -278,7 +331,7 @@ def _new_name(name: str) -> str:
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
-def _bert_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+def bert_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     """The arrays a BERT is made of."""
     hidden, inner = int(config["hidden_size"]), int(config["intermediate_size"])
     rows = [int(config[n]) for n in ("vocab_size", "max_position_embeddings")]
@@ -299,64 +352,6 @@ def _bert_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def bert_pieces(place: Path) -> WordPiece | None:
-    """The word pieces of an encoder, where they are BERT's and their special tokens have the usual numbers.
-
-    A BERT published without any file of a tokenizer, whose vocabulary has the size of bert-base-uncased's, reads these
-    pieces; where such files are there but the vocabulary is missing, there are none.
-    """
-    file, words = place / "tokenizer.json", place / "vocab.txt"
-    if not file.is_file() and not words.is_file():
-        if any((place / name).is_file() for name in ("tokenizer_config.json", "special_tokens_map.json")):
-            return None
-        config = with_model_type(read_json(place / "config.json")) if (place / "config.json").is_file() else {}
-        pieces = uncased_pieces() if config.get("model_type") == "bert" else None
-        return pieces if pieces is not None and config.get("vocab_size") == len(pieces.vocabulary) else None
-    content = file.read_bytes() if file.is_file() else bert_tokenizer(words)
-    pieces = WordPiece(content, str(file))
-    numbers = [pieces.numbers.get(name) for name in ("[PAD]", "[CLS]", "[SEP]")]
-    return pieces if numbers == [0, 101, 102] and pieces.is_bert else None
-
-
-def with_model_type(config: dict[str, Any]) -> dict[str, Any]:
-    """A config.json with the model type that early versions of transformers left out for BERT.
-
-    >>> with_model_type({"type_vocab_size": 2, "num_hidden_layers": 12})["model_type"]
-    'bert'
-    """
-    early = "model_type" not in config and config.get("type_vocab_size") == 2 and "num_hidden_layers" in config
-    return {**config, "model_type": "bert"} if early else config
-
-
-def bert_tokenizer(words: Path) -> bytes:
-    """BERT's tokenizer from a list of its word pieces."""
-    file = words.with_name("tokenizer_config.json")
-    config = read_json(file) if file.is_file() else {}
-    tokenizer = tokenizers_library().BertWordPieceTokenizer(
-        str(words), lowercase=config.get("do_lower_case", True) is not False
-    )
-    return str(tokenizer.to_str()).encode()
-
-
-def alike(tokenizers: Sequence[WordPiece | None]) -> bool:
-    """Whether tokenizers split texts into the same pieces, even if their files differ in other respects."""
-    contents = [parse_settings(t.content) for t in tokenizers if t is not None]
-    decisive = ("normalizer", "pre_tokenizer", "added_tokens")
-    steps = {json.dumps([t.get(step) for step in decisive], sort_keys=True) for t in contents}
-    first = tokenizers[0]
-    return len(steps) == 1 and all(
-        t is not None and first is not None and t.numbers == first.numbers for t in tokenizers
-    )
-
-
-def positions(config: Mapping[str, Any]) -> int | None:
-    """How many tokens an encoder has positions for; None where its config.json does not say."""
-    places: int | None = config.get("max_position_embeddings")
-    if places is not None and config.get("model_type") in _OFFSET:
-        places -= int(config.get("pad_token_id") or 0) + 1
-    return places
-
-
 def find_checkpoint(which: str | Path) -> Path:
     """The folder of an encoder: as it is given, unpacked from a file, in the package of weights, or from the hub."""
     named = str(which).startswith(HUB)
@@ -370,6 +365,8 @@ def find_checkpoint(which: str | Path) -> Path:
         return installed
     if not _NAME.fullmatch(str(which)):
         raise InputError("this folder does not exist", file=str(which))
+    if "/" not in str(which) and package_of(which) is not None:  # a name of ours, which the hub does not know
+        raise _absent(which, "")
     if find_spec("huggingface_hub") is None:
         need = 'and to fetch an encoder by its name huggingface_hub must be installed: pip install "vizsla[hub]"'
         raise _absent(which, need)
@@ -385,6 +382,15 @@ def find_checkpoint(which: str | Path) -> Path:
         if named:
             raise InputError(f"no model of this name was fetched from the model hub ({reason})", file=which) from None
         raise _absent(which, f"and no encoder of this name was fetched ({reason})") from None
+
+
+def is_fetched(which: str) -> bool:
+    """Whether an encoder of this name on the model hub is on this machine already."""
+    if find_spec("huggingface_hub") is None:
+        return False
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(which, "config.json"), str)
 
 
 def _absent(which: str | Path, why: str) -> InputError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,17 @@ from vizsla.errors import InputError
 from vizsla.neural.checkpoints.checkpoint import (
     bert_arrays,
     bert_config,
-    bert_pieces,
     cached_network,
     find_checkpoint,
     random_texts,
 )
 from vizsla.neural.checkpoints.sentence import modules_of, read_json
+from vizsla.neural.checkpoints.tokenizer_files import MAX_LENGTH, bert_pieces
 from vizsla.neural.network import Network
+from vizsla.neural.onnx_encoder import OnnxTokens
+from vizsla.neural.onnx_file import choose_onnx, onnx_files, tokenizer_of
 from vizsla.neural.onnx_graph import Precision
-from vizsla.neural.weights import read_checkpoint, weight_files
+from vizsla.neural.weights import has_weights, read_checkpoint, weight_files
 from vizsla.text import Analyzer, WordPiece
 
 PROJECTION = "linear.weight"
@@ -52,40 +55,73 @@ class ColbertSettings:
 
 @dataclass(frozen=True, eq=False)
 class ColbertCheckpoint:
-    """What the files of a ColBERT say, before its weights are read. `projection`: the folder of its linear layer."""
+    """What the files of a ColBERT say, before its weights are read. `projection`: the folder of its linear layer.
+
+    `exports`: the ONNX files of one without weights; their network projects itself.
+    """
 
     place: Path
     projection: Path
     config: dict[str, Any]
     settings: ColbertSettings
     pieces: WordPiece
+    exports: tuple[Path, ...] = ()
 
     @classmethod
     def read(cls, which: str | Path) -> ColbertCheckpoint:
-        """A ColBERT from its folder, or by its name on the model hub."""
+        """A ColBERT from its folder, its ONNX file, or by its name on the model hub."""
+        named = Path(which)
+        if named.suffix == ".onnx" and named.is_file():
+            return cls._exported(tokenizer_of(named)[0], (named,))
         folder = find_checkpoint(which)
+        if not any(map(has_weights, (folder, *folder.glob("*/")))) and (exports := onnx_files(folder)):
+            return cls._exported(folder, tuple(exports))
         is_pylate = (folder / "modules.json").is_file()
         place, projection, settings = _pylate(folder) if is_pylate else _stanford(folder)
+        pieces = cls._pieces(place, settings, _PYLATE if is_pylate else _STANFORD)
+        return cls(place, projection, bert_config(place), settings, pieces)
+
+    @classmethod
+    def _exported(cls, folder: Path, exports: tuple[Path, ...]) -> ColbertCheckpoint:
+        is_pylate = (folder / _PYLATE).is_file()
+        settings = _pylate_settings(folder) if is_pylate else _stanford(folder)[2]
+        if not is_pylate and not (folder / _STANFORD).is_file():
+            warnings.warn(
+                f"{folder}: no file says how this ColBERT reads texts ({_STANFORD} or {_PYLATE}), so it is read like "
+                f"ColBERT's authors': markers {settings.query_marker} and {settings.document_marker}, "
+                f"{settings.query_length} and {settings.length} tokens",
+                stacklevel=5,
+            )
+        pieces = cls._pieces(folder, settings, _PYLATE if is_pylate else _STANFORD)
+        config = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
+        return cls(folder, folder, config, settings, pieces, exports)
+
+    @staticmethod
+    def _pieces(place: Path, settings: ColbertSettings, named_in: str) -> WordPiece:
         pieces = bert_pieces(place)
         if pieces is None or "[MASK]" not in pieces.numbers:
             raise InputError("only a ColBERT with BERT's word pieces can be read", file=str(place))
         for marker in (settings.query_marker, settings.document_marker):
             if marker not in pieces.numbers:
-                hint = f"its markers are named in {_PYLATE if is_pylate else _STANFORD}"
+                hint = f"its markers are named in {named_in}"
                 raise InputError(f"the tokenizer of this ColBERT has no marker {marker!r}; {hint}", file=str(place))
-        return cls(place, projection, bert_config(place), settings, pieces)
+        return pieces
 
     @property
     def longest(self) -> int:
         """How many tokens the encoder has position embeddings for."""
-        return int(self.config["max_position_embeddings"])
+        return int(self.config.get("max_position_embeddings") or MAX_LENGTH)
 
     @property
     def analyzer(self) -> Analyzer:
         return Analyzer(self.pieces)
 
-    def network(self, precision: Precision = "float32") -> Network:
-        """The network written for onnxruntime and torch, once, into the user's cache."""
+    def network(self, precision: Precision = "float32") -> Network | OnnxTokens:
+        """The network written for onnxruntime and torch, once, into the user's cache; an ONNX file is run as it is."""
+        if self.exports:
+            start, end = (self.pieces.numbers[name] for name in ("[CLS]", "[SEP]"))
+            file = choose_onnx(self.exports, precision)
+            return OnnxTokens.export(self.place, file, pooling=(), length=self.longest, start=start, end=end)
         heads = int(self.config["num_attention_heads"])
         files = [digest(folder, weight_files(folder)) for folder in dict.fromkeys((self.place, self.projection))]
         return cached_network(
@@ -168,13 +204,18 @@ def _pylate(folder: Path) -> tuple[Path, Path, ColbertSettings]:
     activation = str(layer.get("activation_function") or "").rsplit(".", 1)[-1]
     if activation not in _NO_ACTIVATION or layer.get("use_residual"):
         raise InputError("only a projection without activation and residual can be read", file=str(folder / dense))
+    return folder / base, folder / dense, _pylate_settings(folder)
+
+
+def _pylate_settings(folder: Path) -> ColbertSettings:
+    """The settings in PyLate's file, or its defaults."""
     file = folder / _PYLATE
     values = read_json(file) if file.is_file() else {}
     usual = ColbertSettings(query_marker="[Q] ", document_marker="[D] ", length=180)
     skipped = values.get("skiplist_words", list(usual.skipped))
     if not isinstance(skipped, list) or not all(isinstance(word, str) for word in skipped):
         raise InputError("skiplist_words must be a list of texts", file=str(file))
-    settings = ColbertSettings(
+    return ColbertSettings(
         query_marker=_read(values, "query_prefix", usual.query_marker, file),
         document_marker=_read(values, "document_prefix", usual.document_marker, file),
         query_length=_read(values, "query_length", usual.query_length, file),
@@ -183,7 +224,6 @@ def _pylate(folder: Path) -> tuple[Path, Path, ColbertSettings]:
         attend_to_mask=_read(values, "attend_to_expansion_tokens", usual.attend_to_mask, file),
         skipped=tuple(skipped),
     )
-    return folder / base, folder / dense, settings
 
 
 def _read(values: dict[str, Any], name: str, usual: Any, file: Path) -> Any:

@@ -17,26 +17,12 @@ from vizsla.plain_data import parse_settings
 
 
 @dataclass(frozen=True)
-class Row:
-    """A row of a paper's table that a checkpoint serves.
-
-    `table`: the paper and the table, as `vizsla reproduce` names them. `model`: the expression that opens the system.
-    `figures`: some of those the paper prints.
-    """
-
-    table: str
-    row: str
-    model: str
-    figures: str
-
-
-@dataclass(frozen=True)
 class Published:
     """A checkpoint, or two with different encoders for documents and for queries.
 
     `kind`: what reads it, such as dense, unicoil or generator. `documents`, `queries`, `also`: names on the model hub;
     `also` are others that are read in the same way. `files`: where it can be downloaded elsewhere. `settings`: what
-    its own files leave open.
+    its own files leave open. `millions`: of parameters, in one encoder.
     """
 
     name: str
@@ -50,7 +36,12 @@ class Published:
     two_encoders: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
-    rows: tuple[Row, ...] = ()
+    millions: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """About how much it takes on disk: four bytes a parameter."""
+        return self.millions * 4_000_000 * (2 if self.queries or self.two_encoders else 1)
 
     def has(self, which: str) -> bool:
         """Whether this is its name on the model hub, or the name of a file that it can be downloaded as."""
@@ -77,8 +68,7 @@ def published() -> Mapping[str, Published]:
 
 def _published(name: str, entry: dict[str, Any]) -> Published:
     lists = {key: tuple(entry.get(key, ())) for key in ("also", "files")}
-    rows = tuple(Row(**row) for row in entry.get("rows", ()))
-    return Published(**{**entry, **lists, "name": name, "rows": rows})
+    return Published(**{**entry, **lists, "name": name})
 
 
 def find_published(which: str, *kinds: str) -> Published | None:

@@ -27,6 +27,7 @@ _OLD_POOLINGS = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
+_POOLING = "1_Pooling/config.json"
 ROUTERS = ("Router", "Asym")
 ROUTES = {"document": ("document", "passage", "doc", "corpus"), "query": ("query", "question")}
 
@@ -53,14 +54,26 @@ class EncoderSettings:
 
 
 def read_settings(folder: Path) -> list[EncoderSettings]:
-    """The settings of documents, and those of queries if they differ."""
+    """The settings of documents, and those of queries if they differ.
+
+    Some exports to ONNX have no list of modules, but say how states are pooled, and the prompts.
+    """
     if not (folder / "modules.json").is_file():
-        return [EncoderSettings()]
+        prompts: dict[str, Any] = prompts_of(library_config(folder))
+        pooled = folder / _POOLING
+        return [
+            EncoderSettings(pooling=_pooling(read_json(pooled), folder) if pooled.is_file() else ("mean",), **prompts)
+        ]
     modules, config = modules_of(folder), library_config(folder)
     if modules and modules[0][0] in ROUTERS:
         routes = routes_of(folder, modules[0][1])
         return [_settings(folder, [*routes[side], *modules[1:]], config) for side in ROUTES]
     return [_settings(folder, modules, config)]
+
+
+def says_pooling(folder: Path) -> bool:
+    """Whether a folder's files say how the states of tokens become a vector."""
+    return (folder / "modules.json").is_file() or (folder / _POOLING).is_file()
 
 
 def library_config(folder: Path) -> dict[str, Any]:

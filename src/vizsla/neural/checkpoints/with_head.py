@@ -14,14 +14,13 @@ from vizsla.errors import InputError
 from vizsla.neural.checkpoints.checkpoint import (
     bert_arrays,
     bert_description,
-    bert_pieces,
     cached_network,
     find_checkpoint,
     is_plain,
     random_texts,
-    with_model_type,
 )
 from vizsla.neural.checkpoints.sentence import read_json
+from vizsla.neural.checkpoints.tokenizer_files import bert_pieces, with_model_type
 from vizsla.neural.network import Network
 from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.weights import array_names, file_floats, read_checkpoint, unpickled, weight_files

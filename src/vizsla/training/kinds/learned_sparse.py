@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from vizsla.errors import VizslaError
 from vizsla.models import LearnedSparse, Model
 from vizsla.models.learned_sparse import QUERIES, SPARTA_LENGTH, SPARTA_TERMS
 from vizsla.neural.chunks import SPECIAL_TOKENS
+from vizsla.neural.encoder import PackedBert
 from vizsla.neural.query_tables import PieceVectors, TermWeights
 from vizsla.text import Analyzer
 from vizsla.training.kind import TRAINED_KINDS, TrainingData, TrainingInputs
@@ -117,6 +119,7 @@ class SparseNetwork:
         "unicoil weighs a text's own terms, splade also adds terms, splade-doc and sparta add them only to documents",
     )
 
+    layers: str = setting("", "layers of the base model that are kept, by number, as in 0/1/2/3/5; all if empty")
     output_terms: int = setting(0, "terms that splade can give a weight: the most frequent of the corpus; 0 for all")
     query_table: bool = setting(
         False, "also train splade to read queries piece by piece, and write a table of the pieces"
@@ -125,6 +128,8 @@ class SparseNetwork:
     def __post_init__(self) -> None:
         require_one_of("head", self.head, SPARSE_HEADS)
         require_at_least(self, "network", 0, "output_terms")
+        if not re.fullmatch(r"(\d+(/\d+)*)?", self.layers):
+            raise VizslaError(f"network.layers are numbers separated by /, as in 0/1/2/3/5, not {self.layers!r}")
         if (self.output_terms or self.query_table) and self.head != "splade":
             raise VizslaError(f"network.output_terms and network.query_table are for the head splade, not {self.head}")
 
@@ -193,6 +198,10 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
         """The base model with the head of the settings."""
         network = self.settings.network
         base = base_sparse_network(network.base_model, network.head, self.settings.training.seed)
+        if network.layers:
+            if not isinstance(base.network.encoder, PackedBert):
+                raise VizslaError(f"network.layers leaves out layers of a BERT, and {network.base_model} is another")
+            base.network.encoder.keep_layers([int(number) for number in network.layers.split("/")])
         if network.query_table:
             base.network.by_pieces = True
         return base

@@ -114,7 +114,8 @@ def judged_texts(
 
     check_run_has_one_dataset(negatives, datasets)
     for dataset in datasets:
-        queries, documents = dataset.queries_of(dataset.qrels("train")), DocumentStore.of(dataset.documents())
+        queries = dataset.queries_of(dataset.qrels("train"))
+        documents = DocumentStore.of(dataset.reading(fields).documents())
         numbers = positives_and_negatives(
             documents, queries, dataset, "train", BM25(fields=tuple(fields)), negatives, negatives_depth, answerless
         )
@@ -338,7 +339,7 @@ def dev_set(
     from vizsla.training.arrays.products import SparseRows
 
     qrels = dataset.qrels(split)
-    queries, documents = dataset.queries_of(qrels), DocumentStore.of(dataset.documents())
+    queries, documents = dataset.queries_of(qrels), DocumentStore.of(dataset.reading(fields).documents())
     bm25 = BM25(fields=tuple(fields))
     statistics = bm25.statistics(documents.contents)
     asked = bm25.encode_queries(list(queries.values()), statistics)

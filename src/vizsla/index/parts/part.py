@@ -1,10 +1,13 @@
-"""The settings that all parts of one index share, and the shard that each part holds."""
+"""A finished part: a Parquet file with a row group for each batch of a shard, and the settings that all parts share."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,12 +15,17 @@ from typing import Any
 
 from vizsla.datasets import Splitter
 from vizsla.described import check_type, fields_from_data
-from vizsla.errors import VizslaError
+from vizsla.errors import InputError, VizslaError
+from vizsla.index.parts.tables import common_schema, pyarrow
 from vizsla.index.storage import arrays
 from vizsla.index.storage.folder import model_files
 from vizsla.models import Model
+from vizsla.plain_data import parse_settings
 
-FORMAT = 1
+FORMAT = 2
+ENDING = ".parquet"
+_KEY = b"vizsla.part"
+_BASE = ("document", "id", "metadata", "fields")
 
 
 @dataclass(frozen=True)
@@ -137,3 +145,114 @@ def model_digest(model: Model) -> str:
         files = {name: arrays.hash_file(file) for name, file in model_files(Path(folder))}
     text = json.dumps([described, parts, files], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class PartFacts:
+    """What a part says about itself."""
+
+    settings: PartSettings
+    source_documents: int
+    """How many documents the whole source has."""
+    source_digest: str
+    documents: int
+    """How many documents the part has."""
+    batches: int
+    fields: tuple[str, ...] = ()
+    """The fields of the model that some document has."""
+
+    def described(self) -> bytes:
+        """The facts as JSON."""
+        return json.dumps({"format": FORMAT, **asdict(self)}).encode()
+
+    @classmethod
+    def read(cls, data: bytes) -> PartFacts | None:
+        """The facts in JSON; None for those of another version."""
+        values = parse_settings(data)
+        check_type("the file", values, "dict")
+        if values.pop("format", None) != FORMAT:
+            return None
+        settings = PartSettings.from_data(values.pop("settings", None))
+        checked = fields_from_data(cls, {**values, "settings": {}}, settings="dict")
+        return cls(**{**checked, "settings": settings, "fields": tuple(checked["fields"])})
+
+
+def write_part(part: Path, facts: PartFacts, tables: Iterable[Any], schemas: list[Any]) -> None:
+    """Write a part, atomically."""
+    pa = pyarrow()
+    base = pa.schema([pa.field(n, pa.int64() if n == "document" else pa.string()) for n in _BASE])
+    schema = common_schema(schemas) if schemas else base
+    with (
+        _replacing(part) as file,
+        pa.parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer,
+    ):
+        for table in tables:
+            writer.write_table(table.cast(schema), row_group_size=max(len(table), 1))
+        writer.add_key_value_metadata({_KEY: facts.described()})
+
+
+@contextmanager
+def _replacing(file: Path) -> Iterator[Path]:
+    """A context with a file to write, which gets its name at the end."""
+    new = file.with_name(file.name + ".new")
+    try:
+        yield new
+        with new.open("rb") as stream:
+            os.fsync(stream.fileno())
+        new.replace(file)
+        arrays.sync_folder(file.parent)
+    except OSError as e:
+        raise VizslaError(
+            f"{file}: this file cannot be written ({e.strerror or e}); run the same command again to resume, once it "
+            "can be"
+        ) from None
+    finally:
+        new.unlink(missing_ok=True)
+
+
+class FinishedPart:
+    """A finished part that can be read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self.reading() as parquet:
+            self._metadata = parquet.read_metadata(path)
+            stored = (self._metadata.metadata or {}).get(_KEY)
+            facts = None if stored is None else PartFacts.read(stored)
+        if stored is None:
+            raise InputError("this Parquet file is not a part; vizsla encode writes parts", file=str(path))
+        if facts is None:
+            raise InputError("another version of Vizsla wrote this part; encode it again", file=str(path))
+        self.facts = facts
+        self.settings = facts.settings
+        if facts.batches != self._metadata.num_row_groups:
+            raise InputError("this part was changed after it was written; encode it again", file=str(path))
+
+    @contextmanager
+    def reading(self) -> Iterator[Any]:
+        """A context with pyarrow's reader of Parquet; errors of a damaged file become one sentence."""
+        parquet = pyarrow().parquet
+        try:
+            yield parquet
+        except (VizslaError, MemoryError) as e:
+            if isinstance(e, InputError | MemoryError):
+                raise
+            raise InputError(f"this part is damaged ({e})", file=str(self.path)) from None
+        except Exception as e:
+            detail = " ".join(str(e).split())[:200]
+            raise InputError(f"this file is damaged or not a part ({detail})", file=str(self.path)) from None
+
+    @property
+    def rows(self) -> int:
+        """How many documents or passages it has."""
+        return int(self._metadata.num_rows)
+
+    def batch_rows(self, batch: int) -> int:
+        """How many documents or passages a batch of this part has."""
+        return int(self._metadata.row_group(batch).num_rows)
+
+    def table(self, batch: int, columns: list[str] | None = None) -> Any:
+        """The table of a batch of this part, or some of its columns."""
+        options = {"metadata": self._metadata, "page_checksum_verification": True}
+        with self.reading() as parquet, parquet.ParquetFile(self.path, **options) as file:
+            return file.read_row_group(batch, columns=columns)

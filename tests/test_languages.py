@@ -1,0 +1,242 @@
+"""Analyzers of languages: Lucene's tokens, normalisation, and what an index remembers of its analyzer."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+
+import vizsla
+from conftest import Cli
+from vizsla import Analyzer, VizslaError
+from vizsla.models import detect_model
+from vizsla.text import register_filter
+from vizsla.text.detection import detect_language
+from vizsla.text.languages import PIPELINES, PROBE
+from vizsla.text.normalizing import fold
+from vizsla.text.stemmers import language_stemmer, stem_languages
+
+LUCENE = [name for name in PIPELINES if name.startswith("lucene-")]
+
+
+def _cases() -> dict[str, list[tuple[str, list[list[object]]]]]:
+    """Strings made by bench/lucene_analyzers.py and the tokens of Lucene 10.5, by analyzer."""
+    found: dict[str, list[tuple[str, list[list[object]]]]] = {}
+    path = Path(__file__).parent / "data" / "lucene-10.5.jsonl.xz"
+    for line in lzma.decompress(path.read_bytes()).decode().split("\n"):
+        if line:
+            case = json.loads(line)
+            found.setdefault(case["analyzer"], []).append((case["text"], case["tokens"]))
+    return found
+
+
+CASES = _cases()
+
+
+@pytest.mark.parametrize("name", LUCENE)
+def test_tokens_offsets_and_positions_equal_lucenes(name: str) -> None:
+    analyzer = Analyzer.parse(name)
+    assert len(CASES[name]) == 80
+    for text, tokens in CASES[name]:
+        assert [list(t) for t in analyzer.tokens(text)] == [token[:3] for token in tokens], ascii(text)
+        if analyzer.works_word_by_word:
+            numbers, _ = analyzer.lexicon().sequences([text])
+            assert [i for i, n in enumerate(numbers.tolist()) if n >= 0] == [token[3] for token in tokens], ascii(text)
+
+
+@pytest.mark.parametrize("name", [*LUCENE, "standard:trigrams | lower | fold"])
+def test_batches_equal_single_texts(name: str) -> None:
+    analyzer = Analyzer.parse(name)
+    texts = [*(text for text, _ in CASES.get(name, CASES["lucene-english"])[:40]), PROBE, ""]
+    lexicon = analyzer.lexicon()
+    for _ in range(2):  # the second time every form is known
+        numbers, ends = lexicon.encode(texts)
+        starts = [0, *ends.tolist()]
+        terms = [lexicon.terms[n] for n in numbers]
+        assert [terms[a:b] for a, b in zip(starts, ends.tolist(), strict=False)] == [analyzer(t) for t in texts]
+    assert [token.term for token in analyzer.tokens(PROBE)] == analyzer(PROBE)
+
+
+@pytest.mark.parametrize("language", stem_languages())
+def test_stemmers_take_any_word(language: str) -> None:
+    words = ["", "x", "I", "1111", "aaaa", "𐐨𐐨𐐨en", "ﷺ", *PROBE.split()]
+    stems = language_stemmer(language)(words)
+    assert len(stems) == len(words)
+    assert stems == [language_stemmer(language)([word])[0] for word in words]
+
+
+def test_thai_is_cut_into_trigrams_with_their_places() -> None:
+    analyzer = Analyzer.parse("standard:trigrams | lower")
+    text = "Aกินข้าว ไป"
+    tokens = analyzer.tokens(text)
+    assert [t.term for t in tokens] == ["a", "กิน", "ินข", "นข้", "ข้า", "้าว", "ไป"]
+    assert all(text[t.start : t.end].lower() == t.term for t in tokens)
+
+
+def test_folding() -> None:
+    words = ["Café", "cafe\u0301", "Straße", "œuvre", "ŁÓDŹ", "Ελλάδα", "ёж", "йод", "שָׁלוֹם", "كِتَاب", "が", "각"]
+    folded = ["Cafe", "cafe", "Strasse", "oeuvre", "LODZ", "Ελλαδα", "еж", "йод", "שלום", "كتاب", "が", "각"]
+    assert [fold(word) for word in words] == folded
+    analyzer = Analyzer.parse("standard | lower | fold")
+    assert analyzer("Café CAFE\u0301 cafe") == ["cafe"] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("standard:thai", "unknown variant of the tokenizer standard"),
+        ("standard | stem:klingon", "klingon"),
+        ("standard | normalize:nfx", "nfx"),
+        ("standard | lower:german", "german"),
+        ("standard | elision:english", "english"),
+    ],
+)
+def test_unknown_options_are_named(text: str, said: str) -> None:
+    with pytest.raises(VizslaError, match=said):
+        Analyzer.parse(text)
+
+
+def test_an_index_whose_analyzer_gives_other_terms_is_refused(tmp_path: Path) -> None:
+    register_filter("shortened-for-test", lambda term: term[:4])
+    model = vizsla.parse_model("bm25(analyzer=standard | lower | shortened-for-test)")
+    index = vizsla.Index.create(tmp_path / "index", model)
+    index.add([{"id": "1", "text": "searching"}])
+    index.commit()
+    assert vizsla.open(tmp_path / "index").search("searches")[0].id == "1"
+    register_filter("shortened-for-test", lambda term: term[:3])
+    with pytest.raises(VizslaError, match="gives other terms than when this was written"):
+        vizsla.open(tmp_path / "index")
+
+
+def test_english_is_saved_as_ever(tmp_path: Path) -> None:
+    assert Analyzer.parse("lucene-english").save(tmp_path) == "lucene-english"
+    saved = Analyzer.parse("lucene-german").save(tmp_path)
+    assert saved.startswith("lucene-german # ")
+    assert str(Analyzer.parse(saved)) == "lucene-german"
+
+
+# Detection, and indexes of languages
+
+GERMAN = "Der Hund und die Katze sind nicht im Garten, sondern auf der Straße vor den alten Häusern."
+TEXTS = {
+    "de": GERMAN,
+    "en": "The dog and the cat are not in the garden, but on the street in front of the old houses.",
+    "fr": "Le chien et le chat ne sont pas dans le jardin, mais dans la rue devant les vieilles maisons.",
+    "es": "El perro y el gato no están en el jardín, sino en la calle delante de las casas viejas.",
+    "it": "Il cane e il gatto non sono nel giardino, ma nella strada davanti alle vecchie case della città.",
+    "pt": "O cão e o gato não estão no jardim, mas na rua em frente das casas velhas que são muito grandes.",
+    "nl": "De hond en de kat zijn niet in de tuin, maar op de straat voor de oude huizen van het dorp.",
+    "ru": "Собака и кошка не в саду, а на улице перед старыми домами, которые были там всегда.",
+    "uk": "Собака і кішка не в саду, а на вулиці перед старими будинками, які були там завжди.",
+    "ar": "الكلب والقط ليسا في الحديقة بل في الشارع أمام البيوت القديمة التي كانت هناك.",
+    "fa": "سگ و گربه در باغ نیستند، بلکه در خیابان جلوی خانه‌های قدیمی هستند که پیش از این بودند.",
+    "hi": "कुत्ता और बिल्ली बगीचे में नहीं हैं, बल्कि पुराने घरों के सामने सड़क पर हैं।",
+    "bn": "কুকুর এবং বিড়াল বাগানে নেই, পুরোনো বাড়ির সামনে রাস্তায় আছে।",
+    "el": "Ο σκύλος και η γάτα δεν είναι στον κήπο, αλλά στον δρόμο.",
+    "he": "הכלב והחתול אינם בגינה אלא ברחוב לפני הבתים הישנים.",
+    "ja": "犬と猫は庭ではなく、古い家の前の通りにいます。",
+    "zh": "狗和猫不在花园里，而是在老房子前面的街道上。",
+    "ko": "개와 고양이는 정원이 아니라 오래된 집 앞 거리에 있습니다.",
+    "th": "สุนัขและแมวไม่ได้อยู่ในสวน แต่อยู่บนถนนหน้าบ้านเก่า",
+    "tr": "Köpek ve kedi bahçede değil, ama eski evlerin önündeki sokakta ve bu çok güzel bir gün için daha iyi.",
+    "vi": "Con chó và con mèo không ở trong vườn mà ở trên đường phố trước những ngôi nhà cũ.",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", TEXTS)
+def test_languages_are_detected(code: str) -> None:
+    found = detect_language(TEXTS[code])
+    assert found is not None
+    assert found.code == code
+
+
+@pytest.mark.parametrize("text", ["", "Vizsla 3.1", "x = a + b * c", "12 34", "ACME GmbH", "\ud800", "😀😀😀😀😀"])
+def test_a_text_without_sentences_has_no_language(text: str) -> None:
+    assert detect_language(text) is None
+
+
+@pytest.mark.parametrize("name", ["scifact", "nfcorpus"])
+def test_english_documents_are_not_taken_for_others(name: str, request: pytest.FixtureRequest) -> None:
+    dataset = vizsla.BeirDataset.open(request.getfixturevalue("data") / name)
+    found = [detect_language(f"{d.get('title', '')}\n{d['text']}") for d in list(dataset.documents())[:1500]]
+    others = [language for language in found if language is not None and language.code != "en"]
+    assert len(others) <= 1  # a document of NFCorpus has a German abstract
+
+
+def _documents(codes: str, times: int = 3) -> list[dict[str, str]]:
+    return [{"id": f"{c}{i}", "text": TEXTS[c]} for i in range(times) for c in codes.split()]
+
+
+def test_the_model_of_documents_follows_their_languages() -> None:
+    assert detect_model(_documents("en")).model == vizsla.BM25()
+    assert detect_model([]).model == vizsla.BM25()
+    assert detect_model([{"text": "x"}]).remark == ""
+    german = detect_model(_documents("de", 40) + _documents("en", 1))
+    assert german.model == vizsla.BM25(analyzer="lucene-german")
+    assert german.remark.startswith("40 of 41 documents looked at are German: analysed by lucene-german")
+    both = detect_model(_documents("de en"))
+    assert both.model.name == "multilingual(de, en)"
+    assert detect_model([{"text": "x", "language": "pt-BR"}] * 3).languages[0].code == "pt"
+
+
+def test_scores_of_several_languages_equal_those_of_separate_indexes(tmp_path: Path) -> None:
+    codes, words = "de en ru zh th", ["Häuser", "houses", "домами", "老房子", "บ้านเก่า", "garden", "Hund"]
+    together = vizsla.Index.create(tmp_path / "all", language="de,en,ru,zh,th")
+    together.add(
+        [{"id": f"{c}-{i}", "text": f"{t} {i * 'x '}"} for c, t in TEXTS.items() if c in codes for i in (1, 5)]
+    )
+    together.commit()
+    for code in codes.split():
+        alone = vizsla.Index.create(tmp_path / code, language=code)
+        alone.add([{"id": f"{code}-{i}", "text": f"{TEXTS[code]} {i * 'x '}"} for i in (1, 5)])
+        alone.commit()
+        for word in words:
+            expected = [(hit.id, hit.score) for hit in alone.search(word)]
+            assert [(h.id, h.score) for h in together.search(word) if h.id.startswith(code)] == expected
+
+
+@pytest.mark.parametrize("positions", [False, True])
+def test_an_index_of_several_languages_does_what_others_do(tmp_path: Path, positions: bool) -> None:
+    index = vizsla.Index.create(tmp_path / "index", language="de,en", positions=positions)
+    index.add(_documents("de en", 2))
+    index.commit()
+    index.add([{"id": "new", "text": TEXTS["fr"]}, {"id": "named", "text": "Gift", "language": "English"}])
+    index.commit()
+    opened = vizsla.open(tmp_path / "index")
+    assert {hit.id for hit in opened.search("Haus")} == {"de0", "de1"}
+    assert {hit.id for hit in opened.search("house")} == {"en0", "en1"}
+    assert {hit.id for hit in opened.search("maisons")} == {"new"}  # French has no part: it is among the others
+    assert {hit.id for hit in opened.search('"alten Häusern"', syntax="lucene")} == {"de0", "de1"}
+    assert {hit.id for hit in opened.search('"old houses"', syntax="lucene")} == {"en0", "en1"}
+    assert {hit.id for hit in opened.search("gard*", syntax="lucene")} == {"en0", "en1"}
+    english = index.model.parts[1].component
+    assert {hit.id for hit in index.with_model(english).search("Gift Garten house")} == {"en0", "en1", "named"}
+    assert opened.explain("Häuser", "de0").score == pytest.approx(opened.search("Häuser")[0].score)
+    index.delete(["de0"])
+    index.compact()
+    assert {hit.id for hit in index.search("Haus")} == {"de1"}
+
+
+def test_languages_are_named_or_refused(tmp_path: Path) -> None:
+    assert vizsla.Index.create(tmp_path / "a", language="German").model == vizsla.BM25(analyzer="lucene-german")
+    for options in ({"language": "klingon"}, {"language": "auto"}, {"language": "de", "model": "bm25"}):
+        with pytest.raises(VizslaError, match=r"unknown language|detected before|not both"):
+            vizsla.Index.create(tmp_path / "b", **options)  # type: ignore[arg-type]
+    assert vizsla.parse_model("multilingual(languages=de/en, k1=1.2)").namespaces[-1] == "words-other"
+
+
+def test_the_command_line_says_what_it_found(tmp_path: Path, cli: Cli) -> None:
+    source = tmp_path / "documents.jsonl"
+    source.write_text("\n".join(json.dumps(d) for d in _documents("de", 5)) + "\n")
+    code, _, said = cli("index", source, "-o", tmp_path / "index")
+    assert code == 0
+    assert "documents looked at are German: analysed by lucene-german" in said
+    source.write_text("\n".join(json.dumps(d) for d in _documents("ru", 5)) + "\n")
+    code, _, said = cli("add", tmp_path / "index", source)
+    assert code == 0
+    assert "Russian documents are added to an index of German" in said
+    code, _, said = cli("index", source, "-o", tmp_path / "other", "--language", "ru", "-m", "bm25")
+    assert code == 2
+    assert "not both" in said
