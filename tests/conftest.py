@@ -209,12 +209,16 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def in_floats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch computes in 32-bit floats on every processor, so that results can be compared."""
+    monkeypatch.setattr("vizsla.neural.inference.has_fast_bfloat16", lambda _: False)
+
+
+@pytest.fixture
+def cache(own_cache: None, in_floats: None, tmp_path: Path) -> Path:  # noqa: ARG001
     """A cache of the test's own, and networks in floats that are made the same each time."""
     import torch
 
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("vizsla.neural.inference.has_fast_bfloat16", lambda _: False)
     torch.manual_seed(7)
     return tmp_path / "cache" / "vizsla"
 

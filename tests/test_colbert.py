@@ -87,7 +87,6 @@ def test_a_folder_of_its_authors(
     tmp_path: Path, bert: Any, linear: Any, monkeypatch: pytest.MonkeyPatch, runtime: str, attended: int
 ) -> None:
     monkeypatch.setenv("VIZSLA_RUNTIME", runtime)
-    monkeypatch.setattr("vizsla.neural.inference.has_fast_bfloat16", lambda _: False)
     tokenizer = save_stanford(tmp_path / "c", bert, linear, attend_to_mask_tokens=bool(attended))
     model = parse_model(f"colbert(checkpoint={tmp_path / 'c'}, precision=float32)")
     assert isinstance(model, ColBERT)

@@ -15,6 +15,8 @@ import transformers
 from conftest import Cli
 from vizsla.index import document_vectors, verify
 
+pytestmark = pytest.mark.usefixtures("in_floats")
+
 DOCUMENTS: list[dict[str, Any]] = [
     {"id": "1", "title": "Dogs", "text": "A dog that points and retrieves birds.", "year": 1920},
     {"id": "2", "title": "Cars", "text": "Taxes on vehicles that are used for business.", "year": 1990},
@@ -146,7 +148,6 @@ def test_an_encoder_of_others_gives_what_it_gives_there(
     modes = {"pooling_mode_cls_token": "cls" in pooling, "pooling_mode_mean_tokens": "mean" in pooling}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 24, **modes}))
     monkeypatch.setenv("VIZSLA_RUNTIME", runtime)
-    monkeypatch.setattr("vizsla.neural.inference.has_fast_bfloat16", lambda _: False)
     model = Dense.open(folder, "float32")
     width = 24 * len(pooling.split("+"))
     assert (model.dimensions, model.network.length, model.normalize) == (width, 32, True)

@@ -15,6 +15,8 @@ from vizsla.errors import InputError
 from vizsla.models.generator import CheckpointGenerator, Sampling, open_generator
 from vizsla.neural.generation import next_tokens
 
+pytestmark = pytest.mark.usefixtures("in_floats")
+
 PASSAGES = [
     "A dog that points at birds.",
     "Taxes on vehicles that are used for business, " * 9,

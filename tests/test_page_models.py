@@ -51,7 +51,7 @@ def test_why_with_a_learned_model(browser: Browser, tmp_path: Path) -> None:
         tags = learned.locator(".tag").all_inner_texts()
         assert tags
         assert set(tags) == {"added by the model"}
-        assert "##yx (a piece of zyxgame, in no document)" in learned.inner_text()
+        assert "(a piece of zyxgame, in no document)" in learned.inner_text()
         assert "that the model added are not here." in learned.inner_text()
         page.get_by_text("are in no document.").wait_for()
         assert page.locator("#unknown b").all_inner_texts() == ["“which”", "“zyxgame”"]

@@ -24,6 +24,8 @@ from vizsla.neural.generation import next_tokens
 from vizsla.neural.seq2seq_onnx import DECODER, ENCODER, FILES, OnnxGenerator, _Sampling, _States
 from vizsla.neural.weights import WEIGHTS, read_checkpoint
 
+pytestmark = pytest.mark.usefixtures("in_floats")
+
 KEYS = list("abcde")
 ENDS = list(range(3, 400, 6))  # so that texts of a model at random end, too
 

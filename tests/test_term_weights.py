@@ -21,6 +21,8 @@ from vizsla.index import verify
 from vizsla.models import DeepCT, Network, expression
 from vizsla.neural.session import OnnxNetwork
 
+pytestmark = pytest.mark.usefixtures("in_floats")
+
 TEXTS = ["Dogs bark at night.", "A cat sleeps; the dog barks, barks and barks.", "", "Quantum chromodynamics!", "the"]
 
 

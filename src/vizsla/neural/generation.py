@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from vizsla.errors import InputError
 from vizsla.neural.chunks import Batch, Chunk
 from vizsla.neural.device import torch_device
-from vizsla.neural.inference import has_fast_bfloat16, transformers
+from vizsla.neural.inference import fast_precision, transformers
 
 TARGET = 1 << 24
 """Added to the ids of tokens that are to be predicted: inputs and targets share one row."""
@@ -264,8 +264,7 @@ class TorchGenerator:
     def __init__(self, model: Any, seq2seq: bool, ends: Sequence[int], device: str | None = None) -> None:
         self.seq2seq = seq2seq
         self.device = torch_device(device or "")
-        precision = torch.bfloat16 if has_fast_bfloat16(self.device) else torch.float32
-        self.model = model.to(self.device, precision)
+        self.model = model.to(self.device, fast_precision(self.device))
         self.ends = torch.tensor(list(ends), device=self.device)
 
     @torch.inference_mode()

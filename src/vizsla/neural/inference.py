@@ -74,7 +74,7 @@ class TorchNetwork:
         self.head = kind
         self.device = torch_device(device or "")
         self.network: Any = load(read_weights(folder), kind, heads, pooling).to(self.device)
-        self.precision = torch.bfloat16 if has_fast_bfloat16(self.device) else torch.float32
+        self.precision = fast_precision(self.device)
 
     def weights(self, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """The weight of each token of concatenated texts, aligned with the ids."""
@@ -179,3 +179,8 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     """Whether the device multiplies bfloat16 in hardware; otherwise float32 is faster."""
     checks = [getattr(torch.cpu, name, None) for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported")]
     return device.type == "cuda" or any(check() for check in checks if check is not None)
+
+
+def fast_precision(device: torch.device) -> torch.dtype:
+    """The type of numbers that the device multiplies fastest: bfloat16 or float32."""
+    return torch.bfloat16 if has_fast_bfloat16(device) else torch.float32
