@@ -62,9 +62,10 @@ reproduce-tiny: $(READY) kernels
 snapshots: $(READY)
 	PYTHONPATH=tests $(BIN)/python tests/test_snapshots.py
 
-# Tests that take ten seconds or more each: several processes, kills, whole trainings. About six minutes.
+# Tests that take ten seconds or more each: several processes, kills, whole trainings; and all that hypothesis tests,
+# with more examples. About half an hour.
 test-slow: $(READY)
-	$(BIN)/python -m pytest $(WORKERS) -m slow
+	$(BIN)/python -m pytest $(WORKERS) -m "slow or hypothesis" --hypothesis-profile=thorough
 
 # Vizsla in other frameworks, and what sentence-transformers makes of the same checkpoints. Their dependencies are many,
 # so they have an environment of their own.

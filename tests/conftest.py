@@ -24,9 +24,12 @@ from vizsla import Index, read_documents
 from vizsla.cli import main
 from written import records
 
-# How fast an example is says nothing about it.
-settings.register_profile("vizsla", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
-settings.load_profile("vizsla")
+# How fast an example is says nothing about it. `make test-slow` takes "thorough".
+for _profile, _examples in (("quick", 30), ("thorough", 200)):
+    settings.register_profile(
+        _profile, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=_examples
+    )
+settings.load_profile("quick")
 
 # The tests start some two hundred processes; each would compile the package's bytecode again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

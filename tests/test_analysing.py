@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vizsla import Analyzer, Index, Model, VizslaError, parse_model
@@ -69,7 +69,6 @@ def counted(lexicon: Lexicon, texts: list[str]) -> list[Counter[str]]:
 
 
 @pytest.mark.parametrize("name", ["lucene-english", "standard | lower", "whitespace", "wordpiece"])
-@settings(max_examples=30)
 @given(texts=st.lists(st.text(st.sampled_from("abcABC'. \0\n1é犬\U0001f600"), max_size=40), max_size=4))
 def test_a_lexicon_counts_what_the_analyzer_finds(name: str, texts: list[str]) -> None:
     analyzer = Analyzer.parse(name)

@@ -85,7 +85,6 @@ def best(scores: dict[int, float], k: int) -> list[tuple[int, float]]:
     return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:k]
 
 
-@settings(max_examples=50)
 @given(data=st.data())
 def test_fewer_bits_are_searched_exactly(data: st.DataObject) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 10_000)))
@@ -137,7 +136,6 @@ def built_segments() -> dict[str, list[Segment]]:
     return made
 
 
-@settings(max_examples=80)
 @given(data=st.data())
 def test_a_structure_finds_what_may_be_found_with_its_own_score(
     data: st.DataObject, built_segments: dict[str, list[Segment]]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from test_training import batch, same_in_processes, small_bert
@@ -305,7 +305,6 @@ def general() -> Augmenter:
     st.floats(0.1, 1),
     st.integers(0, 8),
 )
-@settings(max_examples=100)
 def test_weights_go_part_of_the_way(
     own: dict[str, int], learned: dict[str, float], strength: float, long_query: int
 ) -> None:

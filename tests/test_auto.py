@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import vizsla
@@ -237,7 +237,6 @@ def test_the_command_line_fits_a_shipped_network(cli: Cli, documents: list[dict[
     st.lists(st.dictionaries(st.sampled_from(WORDS.tolist()), st.floats(0.1, 9), max_size=9), max_size=5),
     st.floats(0, 2),
 )
-@settings(max_examples=50)
 def test_a_norm_keeps_the_order_of_terms(queries: list[dict[str, float]], norm: float) -> None:
     from vizsla.models.components import shortened
 

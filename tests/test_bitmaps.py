@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from test_ranges import BM25_LIKE, LINEAR, Collection, assert_equal, random_queries
@@ -45,7 +45,6 @@ def random_block(seed: int, count: int, share_of_fours: float) -> np.ndarray:
     count=st.one_of(st.integers(MANY, RANGE_SIZE), st.sampled_from([MANY - 1, MANY, RANGE_SIZE])),
     fours=st.sampled_from([0.0, 0.01, 0.5, 1.0]),
 )
-@settings(max_examples=40)
 def test_a_bitmap_gives_back_its_postings(seed: int, count: int, fours: float) -> None:
     block = random_block(seed, count, fours)
     starts, stored = with_bitmaps(np.array([0, 1, count + 1]), np.append(np.uint16(7), block))

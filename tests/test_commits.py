@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scattered import ScatteredTokens
@@ -118,7 +118,6 @@ def segment_of(rows: list[list[int]], values: list[int]) -> object:
     return build_segment(np.arange(len(rows)), sizes.astype(np.uint8), sizes, pointers, flat, weights)
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.lists(st.integers(0, 30), max_size=8), min_size=1, max_size=60),
     st.lists(st.integers(1, 9), min_size=1, max_size=7),
@@ -145,7 +144,6 @@ def test_frequencies_follow_deletions_in_other_ranges() -> None:
     assert found.tolist() == live_frequencies(segment, alive).tolist()  # type: ignore[arg-type]
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.lists(st.integers(0, 30), max_size=8), min_size=1, max_size=60),
     st.lists(st.integers(1, 9), min_size=1, max_size=7),

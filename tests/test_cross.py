@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Cli
@@ -100,7 +100,6 @@ def test_two_labels_score_by_the_second_less_the_first(trained: Path, tmp_path: 
     np.testing.assert_allclose(torch_scores(cross_encoder(tmp_path).eval(), PAIRS), second - first, atol=1e-5)
 
 
-@settings(max_examples=40)
 @given(
     query=st.lists(st.integers(1000, 1100) | st.just(102), max_size=30),
     document=st.lists(st.integers(1000, 1100) | st.just(102), max_size=60),

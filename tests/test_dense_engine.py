@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vizsla.engine import Query, Segment, Weighting, Weightings, build_segment, convert_rows, search_many
@@ -63,7 +63,6 @@ def exhaustive(
     return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:k]
 
 
-@settings(max_examples=60)
 @given(data=st.data())
 def test_the_best_are_those_of_scoring_everything(data: st.DataObject) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 10_000)))
@@ -90,7 +89,6 @@ def test_the_best_are_those_of_scoring_everything(data: st.DataObject) -> None:
         assert found.scores.tolist() == [score for _, score in expected]
 
 
-@settings(max_examples=60)
 @given(data=st.data())
 def test_the_best_are_exact_whatever_the_size_of_numbers(data: st.DataObject) -> None:
     """Segments, queries and words on scales of their own, up to those that 32 bits cannot multiply."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vizsla import BM25, Model, VizslaError, parse_model
@@ -72,7 +72,6 @@ def said_by(make: Callable[[], object]) -> str:
     return ""
 
 
-@settings(max_examples=150)
 @given(data=st.data())
 def test_a_changed_model_is_told_in_a_sentence(saved: dict[Path, Any], data: st.DataObject) -> None:
     folder = data.draw(st.sampled_from(sorted(saved)))
@@ -81,7 +80,6 @@ def test_a_changed_model_is_told_in_a_sentence(saved: dict[Path, Any], data: st.
     assert "\n" not in said_by(lambda: Model.from_description(other, folder))
 
 
-@settings(max_examples=80)
 @given(data=st.data())
 def test_a_changed_network_is_told_in_a_sentence(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.mktemp("network")

@@ -48,6 +48,7 @@ def test_the_readme_runs_from_top_to_bottom(
     assert all(reason.startswith(("--no-install", "needs ", "the test suite", "it serves")) for _, reason in left)
 
 
+@pytest.mark.slow
 def test_a_page_has_what_it_has_installed_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

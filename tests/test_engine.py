@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vizsla.engine import Query, Segment, TopDocuments, Weighting, Weightings, build_segment, search
@@ -72,7 +72,6 @@ QUERY = st.dictionaries(TERMS, WEIGHT, max_size=10).map(lambda q: list(q.items()
 @given(
     rows=ROWS, query=QUERY, k=st.integers(1, 50), cuts=st.lists(st.integers(0, 40), max_size=3), seed=st.integers(0, 9)
 )
-@settings(max_examples=120)
 def test_search_equals_exhaustive_scoring(
     rows: list[dict[int, int]], query: list[tuple[int, float]], k: int, cuts: list[int], seed: int
 ) -> None:

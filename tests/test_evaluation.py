@@ -83,9 +83,13 @@ ALONE = [name for name in recipe_names() if not load_recipe(name).trained]
 
 # A network reads all documents, or many pairs, or statistics are frozen; see `make check`.
 SLOW = ("bm25-ce", "bm26", "bm51", "spar-sketch")
+MINILM = tuple(name for name in ALONE if "minilm" in name)
 
 
-@pytest.mark.parametrize("name", [n for n in ALONE if n not in SLOW and "minilm" not in n])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[] if n == "bm25" else pytest.mark.slow) for n in ALONE if n not in SLOW + MINILM],
+)
 def test_every_recipe_reaches_its_figures(name: str, data: Path) -> None:
     """On one set or two; `make check` does all sets, and networks, too. MiniLM is not installed for tests."""
     recipe = load_recipe(name)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Cli
@@ -67,7 +67,6 @@ def test_what_is_generated_together_depends_on_the_position_alone(source: Path, 
     assert len(calls) == 6
 
 
-@settings(max_examples=40)
 @given(drawn=st.data())
 def test_a_file_that_was_cut_anywhere_becomes_the_same_again(
     drawn: st.DataObject, tmp_path_factory: pytest.TempPathFactory

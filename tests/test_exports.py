@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ciff_reader import read_ciff, read_postings, read_varint
@@ -52,7 +52,6 @@ def test_varints_are_read_back(number: int) -> None:
     assert read_varint(varint(number), 0) == (number, len(varint(number)))
 
 
-@settings(max_examples=30)
 @given(st.text(), st.dictionaries(st.integers(0, (1 << 31) - 1), st.integers(0, (1 << 31) - 1), max_size=20))
 def test_posting_lists_are_read_back(term: str, postings: dict[int, int]) -> None:
     places = np.array(sorted(postings), np.int64)

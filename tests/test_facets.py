@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from small import small_dense
@@ -78,7 +78,6 @@ def fill(index: Index, commits: list[list[tuple[str, str, dict[str, Any]]]], del
     index.commit()
 
 
-@settings(max_examples=50)
 @given(
     st.lists(st.lists(DOCUMENT, min_size=1, max_size=6), min_size=1, max_size=3),
     st.lists(st.integers(0, 9).map(str), max_size=3),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vizsla import Filter, Index, VizslaError
@@ -109,7 +109,6 @@ def combined(inner: st.SearchStrategy[Meaning]) -> st.SearchStrategy[Meaning]:
 FILTERS = st.recursive(LEAVES, combined, max_leaves=12)
 
 
-@settings(max_examples=300)
 @given(contents=st.lists(CONTENTS, max_size=6), condition=FILTERS, batch=st.integers(1, 7), most=st.integers(0, 20))
 @example([{"x": "a"}, {"x": "a\0b"}], leaf(("x",), "=", ["a\0b"]), 7, 20)
 @example([{"x": "a"}, {"x": "a\0b"}], leaf(("x",), "in", ["a", 1]), 7, 20)

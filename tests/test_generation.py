@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from generators import tiny_causal, tiny_seq2seq, torch, transformers
@@ -105,7 +105,6 @@ def test_long_inputs_are_cut(tmp_path: Path) -> None:
     assert generator.generate([words], sampling, ["k"]) == generator.generate([cut], sampling, ["k"])
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.floats(-9, 9, width=32), min_size=2, max_size=30),
     st.floats(0, 0.999),

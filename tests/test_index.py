@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import vizsla
@@ -57,7 +57,6 @@ MODELS = st.sampled_from(
 )
 
 
-@settings(max_examples=40)
 @given(texts=st.lists(st.tuples(WORDS, WORDS), max_size=12), query=WORDS, model=MODELS, cut=st.integers(0, 12))
 def test_scores_equal_the_models_vectors(
     tmp_path_factory: pytest.TempPathFactory, texts: list[tuple[str, str]], query: str, model: str, cut: int

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vizsla.engine import BlockTable, DamagedSegmentError, ListDirectory, PostingLists
@@ -33,7 +33,6 @@ def table_of(lists: Lists) -> BlockTable:
 
 
 @given(lists=LISTS, asked=st.lists(st.integers(-1, 50), max_size=8))
-@settings(max_examples=150)
 def test_a_directory_gives_back_its_table(lists: Lists, asked: list[int]) -> None:
     table = table_of(lists)
     directory = ListDirectory.pack(table)
@@ -46,7 +45,6 @@ def test_a_directory_gives_back_its_table(lists: Lists, asked: list[int]) -> Non
 
 
 @given(lists=LISTS.filter(bool), data=st.data())
-@settings(max_examples=50)
 def test_a_directory_knows_the_counts_of_lists_with_bitmaps(lists: Lists, data: st.DataObject) -> None:
     table = table_of(lists)
     many = [data.draw(st.integers(1, 1 << 31)) if n > 1 else n for n in table.counts.tolist()]
@@ -57,7 +55,6 @@ def test_a_directory_knows_the_counts_of_lists_with_bitmaps(lists: Lists, data: 
 
 
 @given(lists=LISTS.filter(bool), data=st.data())
-@settings(max_examples=200)
 def test_a_damaged_directory_is_refused_or_leads_nowhere_else(lists: Lists, data: st.DataObject) -> None:
     """Whatever it says, a search reads only postings that are there, and ranges that the segment has."""
     table = table_of(lists)

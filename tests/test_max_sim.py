@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vizsla.engine import (
@@ -85,7 +85,6 @@ def exhaustive(
     return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:k]
 
 
-@settings(max_examples=60)
 @given(data=st.data())
 def test_the_best_are_those_of_scoring_everything(data: st.DataObject) -> None:
     """Equal scores, documents of no token, filters, negative weights, sums with words and dense vectors."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vizsla import VizslaError
@@ -143,7 +143,6 @@ def test_padding_changes_nothing(kind: str, precision: str, tolerance: float, op
 
 
 @given(seed=st.integers(0, 1000), outputs=st.integers(1, 20), inputs=st.sampled_from([1, 7, 64, 133]))
-@settings(max_examples=30)
 def test_8_bit_products_are_exact_on_every_processor(seed: int, outputs: int, inputs: int) -> None:
     """Also where large weights of one sign are neighbours, which overflows 16 bits on processors without VNNI."""
     rng = np.random.default_rng(seed)
@@ -271,7 +270,6 @@ def test_a_sample_keeps_channels_that_run_high_from_drowning_the_others(tmp_path
     budget=st.sampled_from([0, 1, 30, 1000]),
     threads=st.sampled_from([1, 3]),
 )
-@settings(max_examples=30)
 def test_ragged_texts_come_back_in_their_order(lengths: list[int], budget: int, threads: int, opened: Opener) -> None:
     rng = np.random.default_rng(sum(lengths))
     rows = [rng.integers(1, VOCABULARY, n) for n in lengths]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from test_late_interaction import WordVectors
@@ -74,7 +74,6 @@ def found(segments: list[Segment], queries: list[Query], k: int, masks: Any = No
     return [list(zip(h.numbers.tolist(), h.scores.tolist(), strict=True)) for h in hits]
 
 
-@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.sampled_from((2, 4)), st.integers(1, 19), st.integers(1, 40))
 def test_codes_stand_for_what_numpy_makes_of_them(seed: int, bits: int, width: int, count: int) -> None:
     rng = np.random.default_rng(seed)
@@ -92,7 +91,6 @@ def test_codes_stand_for_what_numpy_makes_of_them(seed: int, bits: int, width: i
     assert np.linalg.norm(coded[:], axis=1).max() <= coded.max_norm
 
 
-@settings(max_examples=40)
 @given(data=st.data())
 def test_with_all_centroids_and_documents_the_search_is_exhaustive(data: st.DataObject) -> None:
     """Documents of no token, filters, several segments of which some have no lists, fewer tokens than centroids."""

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vizsla.engine import (
@@ -187,7 +187,6 @@ ROW = st.dictionaries(st.integers(0, 30), st.one_of(st.integers(1, 6), st.intege
 
 
 @given(rows=st.lists(ROW, max_size=30), stride=st.sampled_from([1, 700, 5000]))
-@settings(max_examples=60)
 def test_packed_lists_hold_what_was_packed(rows: list[dict[int, int]], stride: int) -> None:
     entries = sorted((t, d * stride, v) for d, row in enumerate(rows) for t, v in row.items())
     terms = np.array(sorted({t for t, *_ in entries}), np.int64)
@@ -209,7 +208,6 @@ def test_packed_lists_hold_what_was_packed(rows: list[dict[int, int]], stride: i
     seed=st.integers(0, 5),
     chunk=st.integers(1, 50),
 )
-@settings(max_examples=60)
 def test_merged_segments_equal_a_segment_built_at_once(
     rows: list[dict[int, int]], cut: int, seed: int, chunk: int
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Cli
@@ -50,7 +50,6 @@ def prepared(trained: Path, inputs: TrainingInputs, folder: Path, *more: str) ->
     return cross_encoder_data(recipe.settings.data, analyzer, inputs, folder).pairs
 
 
-@settings(max_examples=40)
 @given(
     queries=st.lists(st.lists(st.integers(1000, 1100) | st.just(102), max_size=12), min_size=1, max_size=4),
     documents=st.lists(st.lists(st.integers(1000, 1100) | st.just(102), max_size=30), min_size=1, max_size=4),

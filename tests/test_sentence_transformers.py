@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from encoders import KINDS, TEXTS, made_encoder, save_modules, save_pieces, states, torch
@@ -19,7 +19,6 @@ from vizsla import Dense, Model, VizslaError
 pytestmark = pytest.mark.usefixtures("cache")
 
 
-@settings(max_examples=40)
 @given(seed=st.integers(0, 1000), tokens=st.integers(1, 6))
 def test_what_is_pooled(seed: int, tokens: int) -> None:
     from vizsla.neural.text_encoder import pool

@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from small import small_dense, small_model
@@ -56,7 +56,6 @@ def expected(index: Index, prefix: str) -> dict[str, int]:
     return found
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.lists(TEXT, min_size=1, max_size=3), min_size=1, max_size=2),
     st.sets(st.integers(0, 5), max_size=2),

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vizsla import Index
@@ -45,7 +45,6 @@ def found(db: sqlite3.Connection, space: int, terms: list[str], blocks: TermBloc
 
 
 @given(terms=TERMS, cuts=st.lists(st.integers(0, 60), max_size=3), beginning=TERM, end=st.none() | TERM)
-@settings(max_examples=150)
 def test_blocks_hold_what_a_table_holds(
     terms: list[tuple[int, str]], cuts: list[int], beginning: str, end: str | None
 ) -> None:

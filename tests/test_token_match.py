@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vizsla.engine import (
@@ -100,7 +100,6 @@ def exhaustive(
     return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:k]
 
 
-@settings(max_examples=80)
 @given(data=st.data())
 def test_the_best_are_those_of_comparing_everything(data: st.DataObject) -> None:
     """Repeated tokens, equal scores, documents of no token, filters, tokens that do not occur, sums with words."""
