@@ -1,0 +1,31 @@
+"""Random words of a text, in their order: what pseudo-queries are made of."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def kept_words(words: Sequence[str], share: float, rng: random.Random | np.random.Generator) -> list[str]:
+    """Each word with the probability `share`; all of them if none would be left.
+
+    >>> kept_words("a dog barks at night".split(), 0.5, random.Random(3))
+    ['a', 'barks']
+    """
+    return [word for word in words if rng.random() < share] or list(words)
+
+
+def random_words(words: Sequence[str], count: int, rng: np.random.Generator) -> list[str]:
+    """`count` of the words, or all if there are fewer.
+
+    >>> random_words("a dog barks at night".split(), 2, np.random.default_rng(3))
+    ['barks', 'night']
+    """
+    return [words[i] for i in sorted(rng.permutation(len(words))[:count].tolist())]
+
+
+def random_number(bounds: tuple[int, int], rng: np.random.Generator) -> int:
+    """A whole number between two bounds, both included."""
+    return int(rng.integers(bounds[0], bounds[1] + 1))
