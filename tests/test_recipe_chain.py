@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -110,3 +111,14 @@ def test_what_a_run_with_prepared_data_may_not_change(cli: Cli, judged: Path, st
     start_file.rename(start_file.with_suffix(".gone"))
     code, _, said = cli(*begins[:-1], tmp_path / "n")
     assert (code, "no initial network" in said) == (2, True), said
+
+
+def test_a_missing_package_is_told_before_anything_is_done(
+    cli: Cli, judged: Path, start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """onnx writes the model at the end of a run."""
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    options = sets(f"network.base_model={start}")
+    code, _, said = cli("train", "unicoil", "--dataset", judged, "-o", tmp_path / "m", *options)
+    assert (code, "packages that are missing: onnx; install vizsla[train]" in " ".join(said.split())) == (2, True), said
+    assert not (tmp_path / "m").exists()

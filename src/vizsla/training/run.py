@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vizsla.errors import InputError, VizslaError
 from vizsla.plain_data import parse_settings
-from vizsla.training.kind import TrainedModel, TrainingInputs
+from vizsla.training.kind import TRAINED_KINDS, TrainedModel, TrainingInputs
 from vizsla.training.recipe import TrainingRecipe
 from vizsla.training.settings import Key, TrainingSettings, keys_of
 
@@ -100,6 +100,8 @@ def train(
     folder of another run whose prepared arrays and initial network are copied instead, with a recipe as
     `prepared_recipe` gives it. `report` is called with the log line of each step.
     """
+    if missing := TRAINED_KINDS[recipe.kind].missing:  # some are needed at the end only, when the model is written
+        raise VizslaError(f"training needs packages that are missing: {', '.join(missing)}; install vizsla[train]")
     from vizsla.training.loop.distributed import Distributed
     from vizsla.training.loop.trainer import Trainer, load_start, save_start
 
