@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import groupby, pairwise
+from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ from vizsla.models.components import batches_of
 from vizsla.plain_data import parse_json
 from vizsla.runs.documents import refusal
 from vizsla.scratch import StoredTexts
-from vizsla.text.random_words import kept_words, random_number, random_words
+from vizsla.text.random_words import random_number, random_words
 from vizsla.text.sentences import sentences_of
 
 SPLIT = "train"
@@ -88,7 +89,8 @@ def sentences(documents: DocumentStore, settings: DrawingSettings, rng: np.rando
         all_sentences = sentences_of(_text(document))
         long = [s for s in all_sentences if len(s.split()) >= _SENTENCE]
         for chosen in rng.permutation(len(long))[: settings.per_document].tolist():
-            words = kept_words(long[chosen].split(), 1 - settings.left_out * rng.random(), rng)
+            words = long[chosen].split()
+            words = random_words(words, ceil(len(words) * (1 - settings.left_out * rng.random())), rng)
             yield DrawnQuery(" ".join(words), [number], "text", long[chosen] if len(all_sentences) > 1 else "")
 
 

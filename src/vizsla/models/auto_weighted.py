@@ -14,7 +14,6 @@ from vizsla.models.components import SparseComponent, count_statistics
 from vizsla.models.fields import Fields, as_text, field_text
 from vizsla.models.model import MODELS, Component, Model, Part, Sum
 from vizsla.models.statistics import Statistics
-from vizsla.text.random_words import kept_words
 from vizsla.vectors import SparseVectors, Vectors
 
 AUTO = "auto"
@@ -156,7 +155,7 @@ def _pseudo_queries(documents: Sequence[Fields], fields: Sequence[str]) -> _Draw
         size = round(shortest * (longest / shortest) ** rng.random())
         start = rng.randint(0, len(words) - size)
         passage, share = words[start : start + size], rng.uniform(*_KEPT)
-        drawn.queries.append(" ".join(kept_words(passage, share, rng)))
+        drawn.queries.append(" ".join([w for w in passage if rng.random() < share] or passage))
         drawn.sources.append(i)
         if len(drawn.queries) % 2:
             drawn.documents[i] = {**content, field: " ".join(words[:start] + words[start + size :])}  # type: ignore[index]

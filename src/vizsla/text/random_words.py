@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 
 import numpy as np
-
-
-def kept_words(words: Sequence[str], share: float, rng: random.Random | np.random.Generator) -> list[str]:
-    """Each word with the probability `share`; all of them if none would be left.
-
-    >>> kept_words("a dog barks at night".split(), 0.5, random.Random(3))
-    ['a', 'barks']
-    """
-    return [word for word in words if rng.random() < share] or list(words)
 
 
 def random_words(words: Sequence[str], count: int, rng: np.random.Generator) -> list[str]:
