@@ -273,7 +273,7 @@ def draw(
     splitting: options.PassageOptions,
     as_json: options.Json = False,
 ) -> None:
-    """Draw training queries from documents, without judgements or a generator.
+    """Draw training queries from documents, without judgements.
 
     As in: vizsla queries draw documents.jsonl -o drawn; vizsla train unicoil --dataset drawn -o my-model
 
