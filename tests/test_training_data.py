@@ -6,10 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from vizsla import Analyzer, BeirDataset
+from vizsla import Analyzer, BeirDataset, VizslaError
 from vizsla.errors import InputError
 from vizsla.training.kinds.augmenter import (
     AugmenterDataSettings,
@@ -62,6 +63,26 @@ def test_a_data_set_may_say_what_to_tell_apart(judged: Path, tmp_path: Path) -> 
         with pytest.raises(InputError, match=problem):
             judged_pairs([BeirDataset.open(folder)], PIECES)
     assert BeirDataset.open(judged).hard_negatives() == {}
+
+
+def test_hard_negatives_of_several_models_and_runs(judged: Path, tmp_path: Path) -> None:
+    """The documents of each, once, those of the first before those of the others."""
+    dataset = BeirDataset.open(judged)
+    run = tmp_path / "run.trec"
+    run.write_text("".join(f"q0 Q0 {d} {rank} {9 - rank} run\n" for rank, d in enumerate(("7", "0", "9", "11"), 1)))
+    rows = {
+        names: judged_pairs([dataset], PIECES, negatives=names, negatives_depth=4).negatives
+        for names in ("bm25", "bm25-wp(b=0)", str(run), f"bm25 ; bm25-wp(b=0);{run}")
+    }
+    *single, joined = rows.values()
+    assert [d.id for d in dataset.documents()][:12] == [str(i) for i in range(12)]  # numbers are ids here
+    assert single[2][0].tolist() == [7, 9, 11]  # not its own document
+    for query in range(30):
+        expected = list(dict.fromkeys(np.concatenate([one[query] for one in single]).tolist()))
+        assert joined[query].tolist() == expected
+    assert any(len(joined[query]) > len(single[0][query]) for query in range(1, 30))
+    with pytest.raises(VizslaError, match="a run belongs to one data set, not to 2"):
+        judged_pairs([dataset, dataset], PIECES, negatives=f"bm25;{run}")
 
 
 def test_some_queries_in_their_order() -> None:

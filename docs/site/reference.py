@@ -151,6 +151,8 @@ API = {
             "vizsla.expansion.ExpansionSettings",
             "vizsla.expansion.ExpansionReport",
             "vizsla.expansion.filter_queries",
+            "vizsla.expansion.draw_queries",
+            "vizsla.expansion.DrawingSettings",
         ],
     ),
     "adapters": (

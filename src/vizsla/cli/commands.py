@@ -89,10 +89,11 @@ COMMANDS: dict[str, dict[str, str | Group]] = {
         "train": "train.train",
         "adapt": "train.adapt",
         "queries": Group(
-            "Generate queries for documents (docT5query); filter them.",
+            "Queries for documents: generate (docT5query), filter, draw.",
             {
                 "generate": "queries.generate",
                 "filter": "queries.filter",
+                "draw": "queries.draw",
             },
         ),
     },

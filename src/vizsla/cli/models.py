@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from importlib import import_module
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -81,7 +80,7 @@ def list_entries(entries: Sequence[Entry[Any]], what: str, *, as_json: bool = Fa
     if as_json:
         console.print_json({"kind": what, "entries": [_as_json(entry) for entry in entries]})
         return
-    rows = [(entry.name, entry.help, _missing(entry.needs)) for entry in entries]
+    rows = [(entry.name, entry.help, _missing(entry)) for entry in entries]
     console.show_table((what, "what it is", ""), rows)
 
 
@@ -92,7 +91,7 @@ def show_entry(entry: Entry[Any], what: str, usage: str, *, as_json: bool = Fals
         return
     console.line(f"{entry.name}: {entry.help}", "bold")
     if entry.needs:
-        missing = _missing(entry.needs)
+        missing = _missing(entry)
         console.line(f"needs {_packages(entry.needs)}" + (f" ({missing})" if missing else ""))
     if not entry.options:
         console.line("It has no options.")
@@ -147,14 +146,9 @@ def _packages(needs: Sequence[str]) -> str:
     return " and ".join(need.replace("|", " or ") for need in needs)
 
 
-def _missing(needs: Sequence[str]) -> str:
+def _missing(entry: Entry[Any]) -> str:
     """Which packages have to be installed first."""
-    missing = [need for need in needs if not any(map(_is_installed, need.split("|")))]
-    return f"not installed: {_packages(missing)}" if missing else ""
-
-
-def _is_installed(package: str) -> bool:
-    return find_spec(package) is not None
+    return f"not installed: {_packages(entry.missing)}" if entry.missing else ""
 
 
 def save(

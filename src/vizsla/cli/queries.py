@@ -1,4 +1,4 @@
-"""vizsla queries: queries generated for documents (docT5query), and filtered."""
+"""vizsla queries: queries generated for documents (docT5query), filtered, or drawn from the documents themselves."""
 
 from __future__ import annotations
 
@@ -246,3 +246,57 @@ def _progress(source: Source) -> Iterator[Callable[[str, int], None]]:
     total = sum(1 for part in source.parts for _ in read_lines(part.file))
     with console.progress("Queries", total, "documents") as advance:
         yield lambda _, done: advance(done, done)
+
+
+@options.spread
+def draw(
+    *,
+    sources: options.Sources,
+    output: Annotated[Path, options.output("The folder of the new data set.")],
+    styles: Annotated[
+        str, typer.Option("--styles", metavar="NAME,...", help="What becomes a query: see above.")
+    ] = "sentences,keywords,titles,next",
+    per_document: Annotated[
+        int, typer.Option("--per-document", metavar="N", help="Queries of a document in each style.")
+    ] = 1,
+    max_queries: Annotated[
+        int, typer.Option("--max-queries", metavar="N", help="Queries of each style, at random; 0 for all.")
+    ] = 0,
+    left_out: Annotated[
+        float, typer.Option("--left-out", metavar="SHARE", help="Words that sentences lose, at most.")
+    ] = 0.6,
+    remove: Annotated[
+        float, typer.Option("--remove", metavar="SHARE", help="Sentences and titles taken out of their documents.")
+    ] = 0.9,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the random numbers.")] = 0,
+    reading: options.SourceOptions,
+    splitting: options.PassageOptions,
+    as_json: options.Json = False,
+) -> None:
+    """Draw training queries from documents, without judgements.
+
+    As in: vizsla queries draw documents.jsonl -o drawn; vizsla train unicoil --dataset drawn -o my-model
+
+    Styles: sentences (with words left out), keywords (two to six rare words), titles, next (the beginning of a passage
+    looks for the next one), generated (what vizsla queries generate wrote). The folder has BEIR's layout.
+    """
+    from vizsla.expansion import DrawingSettings, draw_queries
+
+    console.check_apart(output, "--output")
+    settings = DrawingSettings(per_document, max_queries, left_out, remove, seed)
+    names = [name.strip() for name in styles.split(",")]
+    splitter = splitting.splitter
+    documents = _documents(reading.find(sources, ("title", "text", "queries")))
+    if splitter is not None:
+        documents = (passage for document in documents for passage in splitter.passages(document))
+    with console.progress("Drawing", 0, "documents") as advance:
+        drawn = draw_queries(
+            documents, output, names, settings, progress=lambda done, total: advance(done, done, total)
+        )
+    if as_json:
+        console.print_json({"folder": str(output), **asdict(drawn)})
+        return
+    queries = ", ".join(f"{style} {count:,}" for style, count in drawn.queries.items())
+    documents_written = console.count(drawn.documents, "document")
+    console.line(f"{output}: {documents_written} ({drawn.shortened:,} shortened), queries: {queries}")
+    console.remark(f"Train with: vizsla train RECIPE --dataset {output} -o MODEL")

@@ -47,6 +47,10 @@ def train(
     candidates: Annotated[
         str | None, typer.Option("--candidates", metavar="RUN", help="TREC run or model to rerank on --dev.")
     ] = None,
+    prepared: Annotated[
+        Path | None,
+        typer.Option("--prepared", metavar="DIR", help="Begin as this run did, as for another seed; needs no data."),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run; needs no data.")] = False,
     list_settings: Annotated[
         bool, typer.Option("--list", help="List the training recipes, or the settings of one.")
@@ -68,19 +72,30 @@ def train(
     if output is None:
         raise VizslaError("name a folder for the model, as in: vizsla train bm26 --corpus docs.jsonl -o my-bm26")
     console.check_folder(output, "a model")
-    chosen = _recipe(recipe, output, changes, resume)
-    inputs = None if resume else training_inputs(chosen, corpus, dataset or [], dev or [], reading)
+    if prepared is not None and (resume or corpus or dataset or dev):
+        raise VizslaError(
+            f"--prepared takes the data of {prepared}, dev sets included; leave out --corpus, --dataset, --dev and "
+            "--resume"
+        )
+    chosen = _recipe(recipe, output, changes, prepared, resume=resume)
+    needs_data = prepared is None and not resume
+    inputs = training_inputs(chosen, corpus, dataset or [], dev or [], reading) if needs_data else None
     started = time.perf_counter()
-    result = run_training(chosen, output, inputs)
+    result = run_training(chosen, output, inputs, prepared)
     if result is not None:
         report_end(chosen, result, output, time.perf_counter() - started, as_json)
 
 
-def _recipe(name: str, output: Path, changes: Sequence[str], resume: bool) -> TrainingRecipe:
-    """The recipe with its changes, or that of the interrupted run to resume."""
-    from vizsla.training import load_training_recipe, resumed_recipe
+def _recipe(name: str, output: Path, changes: Sequence[str], prepared: Path | None, *, resume: bool) -> TrainingRecipe:
+    """The recipe with its changes, or that of the run to resume, or of the one whose data are used."""
+    from vizsla.training import load_training_recipe, prepared_recipe, resumed_recipe
 
     recipe = load_training_recipe(name)
+    if prepared is not None:
+        planned = prepared_recipe(prepared, changes)
+        if planned.kind != recipe.kind:
+            raise VizslaError(f"{prepared} trained a model of the kind {planned.kind}, and {name} is {recipe.kind}")
+        return planned
     return resumed_recipe(output, changes) if resume else recipe.with_changes(changes)
 
 
@@ -104,8 +119,10 @@ def training_inputs(
     return TrainingInputs(documents, [*map(BeirDataset.open, datasets)], [*map(BeirDataset.open, dev)])
 
 
-def run_training(recipe: TrainingRecipe, output: Path, inputs: TrainingInputs | None) -> TrainingResult | None:
-    """Train; None in processes other than the main one."""
+def run_training(
+    recipe: TrainingRecipe, output: Path, inputs: TrainingInputs | None, prepared: Path | None = None
+) -> TrainingResult | None:
+    """Train, or without inputs resume a run or begin as another one did; None in processes other than the main one."""
     from vizsla.training import train as run
 
     try:
@@ -120,7 +137,8 @@ def run_training(recipe: TrainingRecipe, output: Path, inputs: TrainingInputs | 
     if distributed.is_main and distributed.device.type == "cpu" and recipe.make().wants_gpu:
         console.remark("There is no GPU here: this will take about a hundred times as long as on one.")
     report = show_line if distributed.is_main else None
-    trained = run(recipe, output, inputs, resume=inputs is None, distributed=distributed, report=report)
+    resume = inputs is None and prepared is None
+    trained = run(recipe, output, inputs, resume=resume, prepared=prepared, distributed=distributed, report=report)
     return trained.result if distributed.is_main else None
 
 

@@ -8,7 +8,7 @@ from vizsla.runs.documents import Document, FieldNames, Origin, document_id
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vizsla.datasets.beir import BeirDataset, DatasetStatistics, TrainingDocuments, count_dataset
-    from vizsla.datasets.passages import Splitter, document_of, passage_of
+    from vizsla.datasets.passages import Splitter, article_of, document_of, passage_of
     from vizsla.datasets.preparing import (
         PREPARATIONS,
         DatasetWriter,
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Preparation,
         Prepared,
         PublishedFile,
+        new_dataset,
         preparation,
         preparation_of,
         prepare,
@@ -53,12 +54,14 @@ _HOMES = {
     "Source": "sources",
     "Splitter": "passages",
     "TrainingDocuments": "beir",
+    "article_of": "passages",
     "count_dataset": "beir",
     "data_folder": "registry",
     "dataset_entry": "registry",
     "document_of": "passages",
     "documents_from": "sources",
     "known_datasets": "registry",
+    "new_dataset": "preparing",
     "open_datasets": "registry",
     "parse_types": "values",
     "passage_of": "passages",
@@ -93,6 +96,7 @@ __all__ = [
     "Source",
     "Splitter",
     "TrainingDocuments",
+    "article_of",
     "count_dataset",
     "data_folder",
     "dataset_entry",
@@ -100,6 +104,7 @@ __all__ = [
     "document_of",
     "documents_from",
     "known_datasets",
+    "new_dataset",
     "open_datasets",
     "parse_types",
     "passage_of",

@@ -92,3 +92,13 @@ def document_of(passage_id: str) -> str:
 def passage_of(passage_id: str) -> int:
     """The number of a passage in its document, from 0."""
     return int(passage_id.rpartition(MARK)[2])
+
+
+def article_of(document: Document) -> object:
+    """What the passages of an article have in common: their title; without one, the id before # and a number.
+
+    >>> [article_of(Document(id, {})) for id in ("d7#0", "d7#1", "c#", "7")]
+    ['d7', 'd7', 'c#', '7']
+    """
+    article, mark, number = document.id.rpartition(MARK)
+    return document.content.get("title") or (article if mark and number.isdecimal() else document.id)

@@ -21,7 +21,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
@@ -279,6 +279,10 @@ class DatasetWriter:
 
     def judgement(self, split: str, query: str, document: str, grade: int = 1) -> None:
         """Write a judgement to qrels/SPLIT.tsv."""
+        if set("\t\r\n").intersection(query + document):
+            raise VizslaError(
+                f"the ids {query!r} and {document!r} are judged, and no id in qrels can hold a tab or a line break"
+            )
         name = f"qrels/{split}.tsv"
         if name not in self._files:
             self._file(name).write("query-id\tcorpus-id\tscore\n")
@@ -322,6 +326,31 @@ class DatasetWriter:
         if self.documents or self.queries:
             self._file("queries.jsonl")  # what makes a folder a data set, even without queries
         self._open.close()
+
+
+@contextmanager
+def new_dataset(folder: str | Path) -> Iterator[DatasetWriter]:
+    """A writer of a data set whose folder appears when the block ends, and not at all if the block fails.
+
+    >>> target = Path(tempfile.mkdtemp(), "pets")
+    >>> with new_dataset(target) as writer:
+    ...     writer.document("1", "Dogs bark.")
+    >>> sorted(file.name for file in target.iterdir())
+    ['corpus.jsonl', 'queries.jsonl']
+    """
+    target = Path(folder)
+    if target.exists() or target.is_symlink():
+        raise InputError("this folder exists already; name another one", file=str(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as temporary:
+        written = Path(temporary) / "data"
+        written.mkdir()
+        writer = DatasetWriter(written)
+        try:
+            yield writer
+        finally:
+            writer.close()
+        _put_in_place(written, target, Path(temporary) / "before", overwrite=False)
 
 
 @dataclass(frozen=True)

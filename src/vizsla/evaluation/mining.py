@@ -6,13 +6,12 @@ theirs: BM25 ranks 100 passages, and answer strings decide.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vizsla.datasets.preparing import DatasetWriter
-from vizsla.errors import InputError, VizslaError
+from vizsla.datasets.preparing import DatasetWriter, new_dataset
+from vizsla.errors import VizslaError
 from vizsla.evaluation.answers import document_text, has_answer
 from vizsla.evaluation.questions import QuestionSet
 from vizsla.runs import Document, Retriever
@@ -45,6 +44,7 @@ def mine_passages(
     out. `progress` is called with the number of questions searched so far. The folder appears when it is complete.
 
     >>> from vizsla import BM25, BeirDataset, Index
+    >>> import tempfile
     >>> root = Path(tempfile.mkdtemp())
     >>> texts = {"1": "A vizsla is a dog.", "2": "A dog from Hungary points.", "3": "Cats purr."}
     >>> asked = QuestionSet("dogs", {"q": "Which dog points?"}, {"q": ["Hungary", "Vizsla"]})
@@ -56,26 +56,16 @@ def mine_passages(
     >>> BeirDataset.open(root / "dogs").qrels("train").judgements
     {'q': {'2': 1}}
     """
-    target = Path(folder)
-    if target.exists():
-        raise InputError("this folder exists already; name another one", file=str(target))
     if depth < 1 or negatives < 0:
         raise VizslaError(f"expected a depth of 1 or more and 0 or more negatives, not {depth} and {negatives}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as temporary:
-        written = Path(temporary) / "data"
-        written.mkdir()
-        writer, report = DatasetWriter(written), MinedPassages()
-        try:
-            known: set[str] = set()
-            for split, asked in questions.items():
-                _mine(retriever, split, asked, writer, report, known, depth, negatives, progress)
-        finally:
-            writer.close()
+    report = MinedPassages()
+    with new_dataset(folder) as writer:
+        known: set[str] = set()
+        for split, asked in questions.items():
+            _mine(retriever, split, asked, writer, report, known, depth, negatives, progress)
         report.passages = writer.documents
         if not any(report.found.values()):
             raise VizslaError("no document that was found holds an answer; are the questions about these documents?")
-        written.rename(target)
     return report
 
 

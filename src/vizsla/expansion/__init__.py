@@ -1,7 +1,8 @@
-"""Documents in, documents with a field of generated queries out; the queries filtered."""
+"""Queries for documents: generated, filtered, or drawn from the documents themselves."""
 
 from __future__ import annotations
 
+from vizsla.expansion.drawing import DEFAULT_STYLES, STYLES, DrawingSettings, DrawnDataset, draw_queries
 from vizsla.expansion.expanding import PRESETS, ExpansionReport, count_documents, expand
 from vizsla.expansion.filtering import (
     FilterReport,
@@ -14,7 +15,11 @@ from vizsla.expansion.filtering import (
 from vizsla.expansion.output import ExpansionSettings
 
 __all__ = [
+    "DEFAULT_STYLES",
     "PRESETS",
+    "STYLES",
+    "DrawingSettings",
+    "DrawnDataset",
     "ExpansionReport",
     "ExpansionSettings",
     "FilterReport",
@@ -23,6 +28,7 @@ __all__ = [
     "QueryScorer",
     "RerankerScorer",
     "count_documents",
+    "draw_queries",
     "expand",
     "filter_queries",
 ]

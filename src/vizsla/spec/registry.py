@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Generic, NamedTuple, TypeVar, get_args
 
 from vizsla.errors import UnknownNameError, VizslaError
@@ -99,6 +100,11 @@ class Entry(Generic[T]):
     options: tuple[Option, ...] = ()
     needs: tuple[str, ...] = ()
     """Packages to install; `onnxruntime|torch` where one of them is enough."""
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Those of `needs` that are not installed."""
+        return tuple(need for need in self.needs if not any(map(find_spec, need.split("|"))))
 
     @property
     def module(self) -> str:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
     from vizsla.training.loop.trainer import Trainer, TrainingResult
     from vizsla.training.recipe import TrainingRecipe, load_training_recipe, training_recipe_names
-    from vizsla.training.run import Trained, resumed_recipe, train
+    from vizsla.training.run import Trained, prepared_recipe, resumed_recipe, train
     from vizsla.training.settings import (
         AugmenterLoss,
         ContrastiveLoss,
@@ -70,7 +70,7 @@ _HOMES = {
     ),
     "loop.trainer": ("Trainer", "TrainingResult"),
     "recipe": ("TrainingRecipe", "load_training_recipe", "training_recipe_names"),
-    "run": ("Trained", "resumed_recipe", "train"),
+    "run": ("Trained", "prepared_recipe", "resumed_recipe", "train"),
     "settings": (
         "AugmenterLoss", "ContrastiveLoss", "CountSettings", "CropSettings", "DenseLoss", "GroupLoss", "SparseLoss",
         "TrainingSettings",
@@ -121,6 +121,7 @@ __all__ = [
     "TrainingSettings",
     "adaptation_recipe",
     "load_training_recipe",
+    "prepared_recipe",
     "resumed_recipe",
     "train",
     "train_masked_lm",

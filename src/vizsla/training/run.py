@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence, Sized
+import shutil
+from collections.abc import Callable, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from vizsla.errors import InputError, VizslaError
 from vizsla.plain_data import parse_settings
-from vizsla.training.kind import TrainedModel, TrainingInputs
+from vizsla.training.kind import TRAINED_KINDS, TrainedModel, TrainingInputs
 from vizsla.training.recipe import TrainingRecipe
-from vizsla.training.settings import TrainingSettings, keys_of
+from vizsla.training.settings import Key, TrainingSettings, keys_of
 
 if TYPE_CHECKING:
     from vizsla.training.arrays.pairs import BatchSource
@@ -49,16 +50,27 @@ def read_plan(folder: Path) -> TrainingRecipe:
 
 def resumed_recipe(output: str | Path, changes: Sequence[str] = ()) -> TrainingRecipe:
     """The recipe to resume a run with; only settings that leave it the same run may change, such as its steps."""
-    planned = read_plan(Path(output) / "training")
+    return _changed(output, changes, "a resumed run", lambda key: key.resumable)
+
+
+def prepared_recipe(prepared: str | Path, changes: Sequence[str] = ()) -> TrainingRecipe:
+    """The recipe of a run, for another run with its prepared data and its initial network, such as one more seed.
+
+    Only settings of the training loop and of the loss may change.
+    """
+    return _changed(prepared, changes, "a run with its data", lambda key: key.name.startswith(("training.", "loss.")))
+
+
+def _changed(folder: str | Path, changes: Sequence[str], what: str, may: Callable[[Key], bool]) -> TrainingRecipe:
+    """The recipe of a run with changes, if all of them are settings that may change."""
+    planned = read_plan(Path(folder) / "training")
     changed = planned.with_changes(changes)
     before = {key.name: key for key in keys_of(planned.settings)}
     for key in keys_of(changed.settings):
-        if key.name not in before or (key.value != before[key.name].value and not key.resumable):
-            free = ", ".join(name for name, one in before.items() if one.resumable)
+        if key.name not in before or (key.value != before[key.name].value and not may(key)):
+            free = ", ".join(name for name, one in before.items() if may(one))
             value = before[key.name].value if key.name in before else "another setting"
-            raise VizslaError(
-                f"the run began with {key.name} {value}, not {key.value}; a resumed run may change {free}"
-            )
+            raise VizslaError(f"the run began with {key.name} {value}, not {key.value}; {what} may change {free}")
     return changed
 
 
@@ -78,33 +90,44 @@ def train(
     inputs: TrainingInputs | None = None,
     *,
     resume: bool = False,
+    prepared: str | Path | None = None,
     distributed: Distributed | None = None,
     report: Report | None = None,
 ) -> Trained:
     """Train a model and save it in a folder; checkpoints and the log go to `training` inside it.
 
-    Inputs are tokenized once. With `resume` the run reads the prepared arrays and needs no inputs. `report` is called
-    with the log line of each step.
+    Inputs are tokenized once. With `resume` the run reads the prepared arrays and needs no inputs. `prepared`: the
+    folder of another run whose prepared arrays and initial network are copied instead, with a recipe as
+    `prepared_recipe` gives it. `report` is called with the log line of each step.
     """
+    if missing := TRAINED_KINDS[recipe.kind].missing:  # some are needed at the end only, when the model is written
+        raise VizslaError(f"training needs packages that are missing: {', '.join(missing)}; install vizsla[train]")
     from vizsla.training.loop.distributed import Distributed
-    from vizsla.training.loop.trainer import Trainer
+    from vizsla.training.loop.trainer import Trainer, load_start, save_start
 
     kind, inputs = recipe.make(), inputs or TrainingInputs()
     folder, run_folder = Path(output), Path(output) / "training"
     distributed = distributed or Distributed.start()
-    prepares = distributed.is_main and not resume
-    if not resume:
+    begins = distributed.is_main and not resume
+    if not resume and prepared is None:
         kind.check_inputs(inputs)
-    if prepares:
+    if begins:
         check_output(folder)
     base = kind.load_base()
-    if prepares:
-        kind.prepare(inputs, base, run_folder)
+    if begins:
+        if prepared is None:
+            kind.prepare(inputs, base, run_folder)
+        else:
+            _copy_prepared(Path(prepared) / "training", run_folder)
         write_plan(run_folder, recipe)
     distributed.barrier()
     data, network = kind.open_data(run_folder), kind.build_network(base, run_folder)
-    if not resume:
+    if prepared is not None:
+        load_start(run_folder, network)
+    elif not resume:
         kind.pretrain(network, base, run_folder, distributed, report)
+        if distributed.is_main:
+            save_start(run_folder, network)
     trainer = Trainer(
         network,
         data.pairs,
@@ -121,6 +144,23 @@ def train(
         kind.write(trainer.network, base, run_folder, folder)
     distributed.barrier()
     return Trained(kind.open_model(folder), result)
+
+
+def _copy_prepared(given: Path, folder: Path) -> None:
+    """Copy what a run began with: its arrays and its initial network."""
+    from vizsla.training.loop.refresh import NEGATIVES
+    from vizsla.training.loop.trainer import CHECKPOINT, LOG, START
+
+    if not (given / START).is_file():
+        raise VizslaError(f"{given.parent}: this run has no initial network yet; wait for its first step")
+    if folder.exists():
+        raise VizslaError(f"{folder.parent}: there is a run here already; name another folder")
+    later = shutil.ignore_patterns(f"{CHECKPOINT}*", LOG, _FILE, f"{NEGATIVES}-*")
+    try:
+        shutil.copytree(given, folder, ignore=later)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _counted(settings: TrainingSettings, pairs: BatchSource) -> TrainingSettings:

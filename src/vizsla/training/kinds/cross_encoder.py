@@ -22,6 +22,7 @@ from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encod
 from vizsla.training.prepare.generated import GeneratedQueries, generated_queries
 from vizsla.training.prepare.judged import (
     NEGATIVES_DEPTH,
+    NEGATIVES_HELP,
     AnsweredQueries,
     check_run_has_one_dataset,
     first_stage_rankings,
@@ -46,7 +47,7 @@ class CrossEncoderDataSettings(TeacherSettings):
     queries_per_document: int = setting(5, "generated queries of a document of --corpus that are learnt from")
     max_documents: int = setting(100_000, "documents of --corpus with queries; of more a random sample is taken")
     negatives_per_query: int = setting(7, "hard negatives drawn for a query in each step")
-    negatives: str = setting("", "TREC run or model whose best documents are the hard negatives; by default BM25")
+    negatives: str = setting("", NEGATIVES_HELP)
     negatives_depth: int = setting(1000, "documents of a ranking that hard negatives are drawn from")
     kept_negatives: int = setting(0, "hard negatives of a query that are kept, drawn at random once; 0 for all")
     candidates: str = setting("", "TREC run or model whose documents are reranked in dev sets; by default negatives")

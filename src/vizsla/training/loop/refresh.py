@@ -18,7 +18,7 @@ from vizsla.training.arrays.products import scores_of, sparse_rows
 from vizsla.training.arrays.token_corpus import TokenCorpus
 from vizsla.training.loop.distributed import Distributed
 
-_NEGATIVES = "negatives"
+NEGATIVES = "negatives"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +82,12 @@ class NegativesRefresh:
 
     def drop_before(self, step: int) -> None:
         """Delete negatives that were mined before a step and that no checkpoint needs any more."""
-        for place in numbered_folders(self.folder, _NEGATIVES):
-            if int(place.name.removeprefix(f"{_NEGATIVES}-")) < step:
+        for place in numbered_folders(self.folder, NEGATIVES):
+            if int(place.name.removeprefix(f"{NEGATIVES}-")) < step:
                 shutil.rmtree(place)
 
     def _place(self, step: int) -> Path:
-        return self.folder / f"{_NEGATIVES}-{step}"
+        return self.folder / f"{NEGATIVES}-{step}"
 
 
 @torch.no_grad()

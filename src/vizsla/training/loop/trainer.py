@@ -99,7 +99,28 @@ def adamw(network: nn.Module, settings: TrainingSettings, device: torch.device) 
     )
 
 
-CHECKPOINT = "checkpoint.safetensors"
+CHECKPOINT, START, LOG = "checkpoint.safetensors", "start.safetensors", "log.jsonl"
+
+
+def save_start(folder: Path, network: nn.Module) -> None:
+    """Write the parameters that the loop begins with, for other runs that begin with the same."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({n: p.detach().cpu().contiguous() for n, p in network.named_parameters()}, folder / START)
+
+
+@torch.no_grad()
+def load_start(folder: Path, network: nn.Module) -> None:
+    """Give a network the parameters that `save_start` wrote."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(folder / START, "pt") as tensors:
+            for name, parameter in network.named_parameters():
+                parameter.copy_(tensors.get_tensor(name))
+    except (SafetensorError, RuntimeError) as e:
+        raise InputError(f"this is not the initial network of this run ({e})", file=str(folder / START)) from None
 
 
 def save_checkpoint(
@@ -354,7 +375,7 @@ class Trainer:
                 self.report(line)
             if self.folder is not None:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                with (self.folder / "log.jsonl").open("a") as file:
+                with (self.folder / LOG).open("a") as file:
                     file.write(json.dumps(line) + "\n")
 
     def _identity(self) -> dict[str, Any]:

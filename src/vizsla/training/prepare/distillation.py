@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from vizsla.datasets import BeirDataset, Document, question_texts
+from vizsla.datasets import BeirDataset, Document, article_of, question_texts
 from vizsla.errors import VizslaError
 from vizsla.index.storage.document_store import DocumentStore
 from vizsla.models import Model, field_text
 from vizsla.models.components import batches_of
 from vizsla.scratch import GrowingArray, StoredTexts
 from vizsla.text import Analyzer
+from vizsla.text.random_words import random_number, random_words
 from vizsla.text.sentences import sentences_of
 from vizsla.training.prepare.judged import NUMBER, ranked_ids, temporary_index
 from vizsla.training.prepare.texts import FIELDS, LINE_BREAK, TextPacker, packed_texts, read_texts
@@ -149,7 +150,7 @@ def drawn_queries(
     if settings.sentences == NONE:
         return
     rng = np.random.default_rng(settings.seed)
-    for _, article in groupby(documents, key=lambda d: d.content.get("title") or d.id):
+    for _, article in groupby(documents, key=article_of):
         for place, document in enumerate(article):
             sentences = sentences_of(field_text(document.content, ("text",)))
             if not sentences:
@@ -159,7 +160,7 @@ def drawn_queries(
                 draw = rng.random() if settings.short_queries or settings.question_queries else 1.0
                 words = sentences[chosen].split()
                 if draw < settings.short_queries:
-                    words = _random_words(words, _random_number(_SHORT_QUERY, rng), rng)
+                    words = random_words(words, random_number(_SHORT_QUERY, rng), rng)
                 elif draw < settings.short_queries + settings.question_queries:
                     words = _as_question(words, field_text(document.content, ("title",)), questions, rng)
                 yield " ".join(words)
@@ -167,25 +168,17 @@ def drawn_queries(
 
 def _as_question(words: list[str], title: str, questions: Sequence[str], rng: np.random.Generator) -> list[str]:
     """The first words of a question, then some words of a sentence, perhaps with the title."""
-    count = _random_number(_QUESTION_BODY, rng)
+    count = random_number(_QUESTION_BODY, rng)
     if rng.random() < 0.5:
         first = int(rng.integers(max(1, len(words) - count + 1)))
         body = words[first : first + count]
     else:
-        body = _random_words(words, count, rng)
+        body = random_words(words, count, rng)
     if rng.random() < 0.5:
         title_words = re.sub(r"\(.*?\)", "", title).split()
         body = title_words + body if rng.random() < 0.5 else body + title_words
-    start = questions[int(rng.integers(len(questions)))].split()[: _random_number(_QUESTION_START, rng)]
+    start = questions[int(rng.integers(len(questions)))].split()[: random_number(_QUESTION_START, rng)]
     return start + body
-
-
-def _random_words(words: list[str], count: int, rng: np.random.Generator) -> list[str]:
-    return [words[i] for i in sorted(rng.permutation(len(words))[:count].tolist())]
-
-
-def _random_number(bounds: tuple[int, int], rng: np.random.Generator) -> int:
-    return int(rng.integers(bounds[0], bounds[1] + 1))
 
 
 class DistillationData(NamedTuple):

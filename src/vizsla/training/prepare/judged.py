@@ -81,6 +81,7 @@ class AnsweredQueries(NamedTuple):
 
 
 NEGATIVES_DEPTH = 100  # of the rankings that hard negatives are taken from
+NEGATIVES_HELP = "TREC runs or models (separated by ;) whose best documents are hard negatives; by default BM25"
 ANSWERLESS_HELP = "hard negatives hold none of the query's answers (metadata.answers), as in DPR"
 
 
@@ -141,8 +142,9 @@ def judged_pairs(
 
 def check_run_has_one_dataset(first_stage: str, datasets: Sequence[BeirDataset]) -> None:
     """Refuse a TREC run as the first stage of several data sets."""
-    if first_stage and Path(first_stage).is_file() and len(datasets) > 1:
-        raise VizslaError(f"{first_stage}: a run belongs to one data set, not to {len(datasets)}; name a model instead")
+    runs = [name for name in first_stages(first_stage) if Path(name).is_file()]
+    if runs and len(datasets) > 1:
+        raise VizslaError(f"{runs[0]}: a run belongs to one data set, not to {len(datasets)}; name a model instead")
 
 
 def positives_and_negatives(
@@ -159,8 +161,8 @@ def positives_and_negatives(
 
     Positives are judged relevant, or named in the data set's `train_hard_negatives.jsonl`. Hard negatives are named
     there, too; for other queries they are the best documents of BM25 that are not positives. `negatives`: a TREC run
-    or a model whose best documents are the hard negatives of all queries instead. `answerless`: negatives whose text
-    holds an answer of the query are left out.
+    or a model whose best documents are the hard negatives of all queries instead, or several, separated by semicolons.
+    `answerless`: negatives whose text holds an answer of the query are left out.
     """
     from vizsla.training.arrays.token_corpus import TokenCorpus
 
@@ -173,7 +175,7 @@ def positives_and_negatives(
         (_unique(np.concatenate([named.positives_of(query), relevant[i]])) for i, query in enumerate(names)), NUMBER
     )
     if negatives:
-        rankings = first_stage_rankings(negatives, documents, others, depth)
+        rankings = _joined([first_stage_rankings(name, documents, others, depth) for name in first_stages(negatives)])
     else:
         rankings = _model_rankings(documents, list(others.values()), bm25, depth)
 
@@ -285,6 +287,25 @@ def numbers_of(documents: DocumentStore, lists: Iterable[Sequence[str]]) -> Toke
 def _unique(numbers: np.ndarray) -> np.ndarray:
     """Each number once, in the order of first sight."""
     return numbers[np.sort(np.unique(numbers, return_index=True)[1])]
+
+
+def first_stages(names: str) -> list[str]:
+    """TREC runs or models by their names, separated by semicolons.
+
+    >>> first_stages("bm25; run.trec"), first_stages("")
+    (['bm25', 'run.trec'], [])
+    """
+    return [name.strip() for name in names.split(";") if name.strip()]
+
+
+def _joined(rankings: Sequence[TokenCorpus]) -> TokenCorpus:
+    """The documents of several rankings of the same queries, each once."""
+    from vizsla.training.arrays.token_corpus import TokenCorpus
+
+    if len(rankings) == 1:
+        return rankings[0]
+    rows = (_unique(np.concatenate([ranking[i] for ranking in rankings])) for i in range(len(rankings[0])))
+    return TokenCorpus.of(rows, NUMBER)
 
 
 def first_stage_rankings(

@@ -18,7 +18,14 @@ from vizsla.text import Analyzer
 from vizsla.training.kind import TrainingInputs
 from vizsla.training.prepare.distillation import DistillationSettings, distillation_data
 from vizsla.training.prepare.generated import GeneratedQueries, generated_pairs
-from vizsla.training.prepare.judged import ANSWERLESS_HELP, NEGATIVES_DEPTH, JudgedTexts, dev_set, judged_texts
+from vizsla.training.prepare.judged import (
+    ANSWERLESS_HELP,
+    NEGATIVES_DEPTH,
+    NEGATIVES_HELP,
+    JudgedTexts,
+    dev_set,
+    judged_texts,
+)
 from vizsla.training.prepare.teacher import SumTeacherSettings, open_teachers, scaled, taught_pairs
 from vizsla.training.prepare.texts import FIELDS, FIELDS_SETTING, LINE_BREAK, fields_of, packed_documents
 from vizsla.training.settings import CropSettings, require_at_least, setting
@@ -92,7 +99,7 @@ class JudgedSource(SumTeacherSettings):
     negatives_per_query: int = setting(
         7, "hard negatives drawn for a query in each step; 0 for those of the batch only"
     )
-    negatives: str = setting("", "TREC run or model whose best documents are the hard negatives; by default BM25")
+    negatives: str = setting("", NEGATIVES_HELP)
     negatives_depth: int = setting(NEGATIVES_DEPTH, "documents of a ranking that hard negatives are drawn from")
     answerless_negatives: bool = setting(False, ANSWERLESS_HELP)
     refresh_steps: int = setting(0, "steps after which the model itself finds new hard negatives (ANCE); 0 for never")

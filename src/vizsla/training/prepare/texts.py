@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vizsla.datasets import Document
+from vizsla.datasets import Document, article_of
 from vizsla.errors import VizslaError
 from vizsla.models import field_text
 from vizsla.text import Analyzer
@@ -101,6 +101,6 @@ def _joined(documents: Iterable[Document], count: int) -> Iterator[str]:
     if count <= 1:
         yield from (field_text(d.content, FIELDS) for d in documents)
         return
-    for _, article in groupby(documents, key=lambda d: d.content.get("title") or d.id):
+    for _, article in groupby(documents, key=article_of):
         while passages := list(islice(article, count)):
             yield "\n".join(field_text(d.content, ("text",)) for d in passages)
