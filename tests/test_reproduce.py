@@ -94,7 +94,7 @@ def test_means_are_those_of_the_figures(table: PaperTable) -> None:
     for column in (c for c in table.columns if c.mean and not c.against):
         at = table.columns.index(column)
         for row in table.rows:
-            figures = [row.figures[table.columns.index(c)] for c in table.averaged(column)]
+            figures = [row.figures[table.columns.index(c)] for c in table.sources(column)]
             printed = row.figures[at]
             if printed is None or printed.value is None or None in figures:
                 continue
@@ -106,7 +106,7 @@ def test_means_against_bm25_in_beir() -> None:
     """The paper does not say how it averages; its own figures give the same order of systems, within 4 points."""
     table = load_table("beir/table-2")
     last = table.columns[-1]
-    columns = [table.columns.index(c) for c in table.averaged(last)]
+    columns = [table.columns.index(c) for c in table.sources(last)]
     assert len(columns) == 18
 
     def mean(name: str) -> float:
@@ -173,7 +173,7 @@ def test_missing_data_and_models_are_named(cli: Cli, tmp_path: Path) -> None:
     assert all(cell["ours"] is None and cell["reason"] for cells in rows.values() for cell in cells)
     assert "model bm26e-paper: not here" in err
     tiny = Tiny(tmp_path)
-    tiny.make(load_table("bm26/table-4"), networks=False)
+    tiny.make(load_table("bm26/table-4"))
     out = cli("reproduce", "bm26/table-4", "--data", tiny.data, "--models", tmp_path / "m", "--only", "(2) BM51e",
               "--output", tmp_path / "o", "--json")[1]  # fmt: skip
     reason = json.loads(out)["rows"][0]["cells"][0]["reason"]
@@ -184,7 +184,7 @@ def test_missing_data_and_models_are_named(cli: Cli, tmp_path: Path) -> None:
 @pytest.fixture
 def tiny(tmp_path: Path) -> Tiny:
     made = Tiny(tmp_path / "tiny")
-    made.make(load_table("repbert/table-3"), networks=False)
+    made.make(load_table("repbert/table-3"))
     return made
 
 
@@ -215,7 +215,7 @@ def test_a_run_that_is_stopped_goes_on(tiny: Tiny, tmp_path: Path, monkeypatch: 
     output = tmp_path / "stopped"
     for count in range(4):
         run = run_of(tiny, output)
-        store, stored = run._cells.store, 0
+        store, stored = run._kept.store, 0
 
         def stop(*arguments: object, keep: object = store) -> None:
             nonlocal stored
@@ -224,7 +224,7 @@ def test_a_run_that_is_stopped_goes_on(tiny: Tiny, tmp_path: Path, monkeypatch: 
             stored += 1
             keep(*arguments)  # type: ignore[operator]
 
-        monkeypatch.setattr(run._cells, "store", stop)
+        monkeypatch.setattr(run._kept, "store", stop)
         if count < 3:
             with pytest.raises(KeyboardInterrupt):
                 run.run()
@@ -241,7 +241,7 @@ def test_a_run_that_is_stopped_goes_on(tiny: Tiny, tmp_path: Path, monkeypatch: 
 def test_conventions_share_a_ranking_and_differ_in_own_documents(tmp_path: Path) -> None:
     """Queries with the ids of documents: BEIR's table keeps these documents, the one of BM26 leaves them out."""
     tiny = Tiny(tmp_path / "tiny")
-    tiny.make(load_table("bm26/table-2"), networks=False)
+    tiny.make(load_table("bm26/table-2"))
     folder = tiny.data / "scifact"
     documents = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()][:30]
     queries = [{"_id": d["_id"], "text": d["title"]} for d in documents[:20]]
