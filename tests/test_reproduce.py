@@ -302,6 +302,26 @@ def test_needs_have_sizes(cli: Cli, tmp_path: Path) -> None:
     assert listed["repbert/table-3"]["cells"] == 16  # of 25: doc2query was never published
 
 
+def test_the_mean_over_relations_is_of_their_means(tmp_path: Path) -> None:
+    """One relation of 18 questions of a tiny set and one of 6 whose answers are in no document."""
+    tiny = Tiny(tmp_path / "tiny")
+    tiny.make(load_table("bm25-augmentation/table-3"))
+    file = tiny.data / "entityquestions" / "queries.jsonl"
+    questions = [json.loads(line) for line in file.read_text().splitlines()]
+    for number, question in enumerate(questions):
+        lost = number % 4 == 3
+        question["metadata"] |= {"relation": "P19" if lost else "P17"} | ({"answers": ["nobody"]} if lost else {})
+    file.write_text("".join(json.dumps(question) + "\n" for question in questions))
+    row, of_relations = "BM25 (Pyserini)", {}
+    for name, column in (("bm25-augmentation/table-3", "EQ Acc@20"), ("spar/table-5", "Acc@20")):
+        run = run_of(tiny, tmp_path / "o", only=(row if "aug" in name else "(s) BM25", column), name=name)
+        run.run()
+        (of_relations[name],) = measured(run).values()
+    over_questions = float(str(of_relations["spar/table-5"])) / 100
+    assert 0 < over_questions < 1
+    assert of_relations["bm25-augmentation/table-3"] == pytest.approx(over_questions * 24 / 18 / 2)
+
+
 def test_a_damaged_cell_is_measured_again(tiny: Tiny, tmp_path: Path) -> None:
     first = run_of(tiny, tmp_path / "o")
     first.run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ class Measuring:
         named = column if column.reranker else row.system
         reranker = [named.reranker, named.depth] if named is not None and named.reranker else []
         chosen = [column.measure, column.statistic, column.split, column.shuffled, reranker]
+        chosen += ["by relation"] if column.by_relation else []
         return hash_of([
             self._stamp(row, column), described, chosen, column.interleaved, column.reference, row.dataset,
             self.table.convention,
@@ -76,7 +78,10 @@ class Measuring:
         assert qrels is not None
         convention = self.table.convention if found.answered is None else "trec"
         evaluation = evaluate(run, qrels, column.measure.replace("Acc@", "Success@"), convention)
-        return next(iter(evaluation.measures.values())), next(iter(evaluation.by_query.values()))
+        values = next(iter(evaluation.by_query.values()))
+        if column.by_relation:
+            return _mean_by_relation(values, source.relations), values
+        return next(iter(evaluation.measures.values())), values
 
     def _ranked(self, system: System, column: Column, source: Searched) -> Ranked:
         return self.runs.find(system, column, source, own_ids=Convention.parse(self.table.convention).own_ids)
@@ -100,3 +105,15 @@ class Measuring:
                 shares.add_document({f: str(document.get(f) or "") for f in ("title", "text")})
             self._shares[name] = shares.shares()
         return self._shares[name]
+
+
+def _mean_by_relation(values: Mapping[str, float], relations: Mapping[str, str]) -> float:
+    """The mean over relations of the means over their questions.
+
+    >>> _mean_by_relation({"a": 1.0, "b": 1.0, "c": 0.0}, {"a": "P1", "b": "P1", "c": "P2"})
+    0.5
+    """
+    groups: dict[str, list[float]] = {}
+    for question, value in values.items():
+        groups.setdefault(relations.get(question, ""), []).append(value)
+    return float(np.mean([np.mean(group) for group in groups.values()]))

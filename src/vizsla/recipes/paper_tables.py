@@ -59,6 +59,8 @@ class Column:
     """A measure, or `latency` (seconds a query), `added-terms`, `RBO`, `domain-overlap`."""
     statistic: str = ""
     """A count of the row's data set."""
+    by_relation: bool = False
+    """The mean over relations of the means over their questions, as in the paper of EntityQuestions."""
     scale: float = 1.0
     digits: int = 3
     mu: float | None = None

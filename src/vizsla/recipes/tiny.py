@@ -145,7 +145,7 @@ def write_dataset(folder: Path, name: str) -> None:
             query = f"{name}-{split}-{number}"
             queries.append({
                 "_id": query, "text": f"who is behind {title.lower()} there",
-                "metadata": {"answers": [person], "split": split},
+                "metadata": {"answers": [person], "split": split, "relation": f"P{number % 3}"},
             })  # fmt: skip
             lines.append(f"{query}\t{doc_id}\t1")
             if split == "train":
