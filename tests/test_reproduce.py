@@ -298,6 +298,12 @@ def test_needs_have_sizes(cli: Cli, tmp_path: Path) -> None:
     assert 10_000_000 < by_kind["room"]["for one index at a time"] < 100_000_000
     out = cli("reproduce", "spar/table-4", "--data", tmp_path, "--dry-run", "--only", "NF")[1]
     assert "0 of 13 cells can be measured now. 2 more cells can only show the paper's figure." in " ".join(out.split())
+    out = cli("reproduce", "bm26/table-2", "--data", tmp_path, "--dry-run", "--only", "(b) cpt-text-S")[1]
+    assert "11 more cells can only show" in out  # of 14 columns the paper fills 11
+    (tmp_path / "scifact").mkdir()  # no data set: it is said when its cells are measured
+    only = ("--only", "SF", "--only", "(a) Contriever")
+    out = cli("reproduce", "bm26/table-2", "--data", tmp_path, "--dry-run", *only)[1]
+    assert "1 of 1 cell can be measured now, 1 of them with models from the model hub." in " ".join(out.split())
     listed = {one["table"]: one for one in json.loads(cli("reproduce", "--data", tmp_path, "--json")[1])}
     assert listed["repbert/table-3"]["cells"] == 16  # of 25: doc2query was never published
 

@@ -153,7 +153,7 @@ def _show_needs(run: Reproduction, as_json: bool) -> None:
     for need in needs:
         console.line(f"  {need_line(vars(need))}")
     ready = [(row, column) for row, column, reason in cells if not reason]
-    fetched = sum(bool(run.fetches(row, column)) for row, column in ready)
+    fetched = sum(run.fetches(row, column) for row, column in ready)
     later = f", {fetched} of them with models from the model hub" if fetched else ""
     table = run.table
     closed = sum(

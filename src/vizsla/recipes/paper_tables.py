@@ -312,7 +312,7 @@ def load_table(name: str) -> PaperTable:
         return next(table for table in load_paper(name) if table.is_main)
     tables = {table.full_name: table for table in all_tables()}
     if name not in tables:
-        raise UnknownNameError("table", name, tuple(tables))
+        raise UnknownNameError("table", name, (*paper_names(), *tables))
     return tables[name]
 
 

@@ -122,9 +122,9 @@ class Reproduction:
         room = [Need("for one index at a time", "room", True, "", size)] if size else []
         return [*found, *models, *checkpoints.values(), *room]
 
-    def fetches(self, row: Row, column: Column) -> list[str]:
-        """The published models that are fetched from the model hub before a cell can be measured."""
-        return list(dict.fromkeys(n.name for n in self._checkpoints(row, column) if n.is_fetched and not n.here))
+    def fetches(self, row: Row, column: Column) -> bool:
+        """Whether models are fetched from the model hub before a cell can be measured."""
+        return any(need.is_fetched and not need.here for need in self._checkpoints(row, column))
 
     def _checkpoints(self, row: Row, column: Column) -> Iterator[Need]:
         for text in self._models_of(row, column) if self.scale is None else ():
@@ -251,9 +251,8 @@ class Reproduction:
             return f"failed: {e}"
         if kept is not None:
             return kept
-        fetched = ", ".join(self.fetches(row, column))
-        command = f"vizsla reproduce {self.table.full_name}"
-        return f"not run yet: {command}" + (f"; it fetches {fetched} from the model hub" if fetched else "")
+        told = f"not run yet: vizsla reproduce {self.table.full_name}"
+        return f"{told}, which fetches the model from the model hub" if self.fetches(row, column) else told
 
     def _derived(self, row: Row, column: Column, found: dict[tuple[str, str], Value | str]) -> Value | str:
         """A mean over columns or a difference of two, from what is measured."""

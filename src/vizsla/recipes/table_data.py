@@ -81,12 +81,16 @@ def how_to_get(name: str, data: Path) -> str:
 
 def missing_field(name: str, data: Path, field: str) -> str:
     """What to do where documents lack the generated queries that a model reads; empty where they have them."""
-    for member in open_datasets(data / name).members:
-        if next(iter(member.reading((field,)).documents())).get(field) is None:
-            return (
-                f"its documents have no generated queries: vizsla queries generate {member.document_files[0]} "
-                f"-o {member.folder}/{EXPANDED} --model castorini/doc2query-t5-base-msmarco"
-            )
+    try:
+        for member in open_datasets(data / name).members:
+            first = next(iter(member.reading((field,)).documents()), None)
+            if first is not None and first.get(field) is None:
+                return (
+                    f"its documents have no generated queries: vizsla queries generate {member.document_files[0]} "
+                    f"-o {member.folder}/{EXPANDED} --model castorini/doc2query-t5-base-msmarco"
+                )
+    except VizslaError as e:  # a folder of that name that is no data set
+        return str(e)
     return ""
 
 
