@@ -21,7 +21,7 @@ from vizsla.recipes import PaperTable, Reproduction, Tiny, all_tables, load_tabl
 from vizsla.recipes.paper_tables import Column
 from vizsla.reports import reproduced_html, reproduced_markdown
 from vizsla.runs import Fusion, parse_measures
-from vizsla.spec.notation import parse_sum
+from vizsla.spec.notation import Call, parse_sum
 from vizsla.training import load_training_recipe, training_recipe_names
 
 TABLES = {table.full_name: table for table in all_tables()}
@@ -56,8 +56,10 @@ def test_every_system_can_be_named(table: PaperTable) -> None:
         for system in table.members(row.system) if row.system else ():
             assert bool(system.model) != bool(system.unavailable), system.name
             trained = [name.replace("{dataset}", "scifact") for name in system.trained]
-            for name in _names(system.model) if system.model else ():
-                assert name in MODELS or name in trained, name
+            for call in _calls(system.model) if system.model else ():
+                assert call.name in MODELS or call.name in trained, call.name
+                if call.name in MODELS:
+                    MODELS[call.name].read_options(call)
             assert all(name in system.model for name in system.trained), system.name
         if row.system and row.system.fusion:
             assert Fusion.parse(row.system.fusion).check_weights(row.system.weights, len(row.system.of))
@@ -70,13 +72,13 @@ def test_every_system_can_be_named(table: PaperTable) -> None:
             load_training_recipe(part.recipe).with_changes(changes)
 
 
-def _names(expression: str) -> Iterator[str]:
+def _calls(expression: str) -> Iterator[Call]:
     filled = Column("SF", dataset="scifact", mu=1.0).fill(expression)
     for _, call in parse_sum(filled, MODELS.what, MODELS.example):
-        yield call.name
+        yield call
         if call.name == "spar":
-            yield from _names(call.options["dense"])
-            yield from _names(call.options["lexical"])
+            yield from _calls(call.options["dense"])
+            yield from _calls(call.options["lexical"])
 
 
 def test_every_column_can_be_measured(table: PaperTable) -> None:

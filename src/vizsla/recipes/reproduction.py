@@ -194,8 +194,10 @@ class Reproduction:
                 self.report(f"{row.name}: {column.name}")
                 self._kept.store(key, self._measuring.value(row, column), {"row": row.name, "column": column.name})
         except VizslaError as e:
+            told = {reason for (name, _), reason in self._failures.items() if name == row.name}
             self._failures[row.name, column.name] = str(e)
-            self.report(f"{row.name}: {column.name}: {e}")
+            if str(e) not in told:
+                self.report(f"{row.name}: {e}")
 
     def blocked(self, row: Row, column: Column) -> str:
         """Why a cell cannot be measured now; empty if it can, or if it follows from others that can."""
