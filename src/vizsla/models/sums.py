@@ -32,7 +32,7 @@ from vizsla.text import Token
 from vizsla.vectors import Quantiser, SparseVectors, Vocabulary
 
 QUERY_SCALE = 256
-"""The weight of a word in a BM25 query. The paper gives none; it says that the weights of both systems are in (0, 256)."""
+"""The weight of a word in a BM25 query. The paper gives none; it says that the weights of both are in (0, 256)."""
 
 
 @dataclass(frozen=True)
