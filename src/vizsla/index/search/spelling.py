@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import SparsePart
 from vizsla.index.search.term_words import TermWords, cuts_words, most_frequent
 from vizsla.models import BM25, ExpandedBM25
-from vizsla.runs.query_language import Word, parse_query
+from vizsla.runs.query_language import LUCENE, Word, parse_query
 
 SHORTEST, LONGEST = 4, 40
 """Letters of a word; shorter and longer ones are not corrected."""
@@ -78,15 +78,19 @@ class Speller:
         if not self._parts or len(query) > MAX_CHARACTERS:
             return None
         with self._snapshot.naming_damage():
-            replaced = self._replaced(list(typed_words(query, syntax))[:MAX_WORDS], query)
+            words = list(islice(typed_words(query, syntax), MAX_WORDS))
+            replaced = self._replaced(words, query, may_cut=syntax != LUCENE)
         parts, at = [], 0
         for word, text in replaced:
             parts += [query[at : word.start], text]
             at = word.end
         return "".join([*parts, query[at:]]) if replaced else None
 
-    def _replaced(self, words: Sequence[TypedWord], query: str) -> list[tuple[TypedWord, str]]:
-        """The misspelt words, some of them two that are one, and what replaces them."""
+    def _replaced(self, words: Sequence[TypedWord], query: str, *, may_cut: bool) -> list[tuple[TypedWord, str]]:
+        """The misspelt words and what replaces them.
+
+        `may_cut`: whether two words may become one and one two, for which a query language has signs.
+        """
         replaced: list[tuple[TypedWord, str]] = []
         for word, following in pairwise([*words, None]):
             assert word is not None
@@ -95,15 +99,15 @@ class Speller:
                 break
             if replaced and replaced[-1][0].end >= word.end:  # joined to the word before
                 continue
-            if following is not None and query[word.end : following.start] in _JOINTS:
+            if may_cut and following is not None and query[word.end : following.start] in _JOINTS:
                 joined = TypedWord(word.start, following.end, word.text + following.text)
                 if self._is_one_word(joined, word, following):
                     replaced.append((joined, joined.text))
                     continue
             if query.isupper() or not _is_identifier(word.text):
                 found = self._correction(word.text.lower())
-                if found is not None:
-                    replaced.append((word, _in_case_of(word.text, found)))
+                if found is not None and (may_cut or " " not in found):
+                    replaced.append((word, _in_case_of(word.text, found) if may_cut else found))
         return replaced
 
     def _is_one_word(self, joined: TypedWord, *words: TypedWord) -> bool:
@@ -301,7 +305,7 @@ def typed_words(query: str, syntax: str | None = None) -> Iterator[TypedWord]:
     if syntax is None:
         yield from _words_in(query, 0)
         return
-    for leaf in parse_query(query).leaves():
+    for leaf in parse_query(query, syntax).leaves():
         if type(leaf) is Word and leaf.field is None and query.startswith(leaf.text, leaf.position):
             yield from _words_in(leaf.text, leaf.position)
 
