@@ -96,6 +96,11 @@ class SearchableCollection(Collection):
         """Whether `refresh` would find something newer; False for a collection that looks for it by itself."""
         return False
 
+    @property
+    def has_words(self) -> bool:
+        """Whether half-typed words can be found and misspelt ones corrected: the index holds whole words."""
+        return False
+
     def facet_fields(self) -> list[str]:
         """The fields worth counting, where that can be told by looking at some documents; at most a dozen."""
         return []

@@ -205,6 +205,7 @@ class IndexAnswer(Answer):
     model: str | None = None
     documents: int | None = None
     generation: int | None = None
+    words: bool | None = Field(None, description="Whether half-typed words are found, and typing errors corrected.")
 
 
 class IndexesAnswer(Answer):

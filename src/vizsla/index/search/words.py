@@ -139,7 +139,7 @@ class WordPart:
         A word of one letter, or one that is cut into pieces, stands for itself; None for one without a term.
         """
         own = [token.term for token in self.bm25.tokens(word)]
-        prefix = "" if self._has_pieces else self._prefix(word)
+        prefix = "" if self.has_pieces else self._prefix(word)
         if len(prefix) < _SHORTEST_PREFIX:
             return own or None
         terms, frequencies = self._snapshot.terms.beginning_with(self.space, prefix)
@@ -174,11 +174,12 @@ class WordPart:
         return [term for term, n in zip(terms, frequencies.tolist(), strict=True) if n]
 
     @cached_property
-    def _has_pieces(self) -> bool:
+    def has_pieces(self) -> bool:
+        """Whether its terms are pieces of words."""
         return len(self.bm25.tokens("qzxvkjwq")) > 1  # no word, and yet several terms
 
     def _refuse_pieces(self, sign: str) -> None:
-        if self._has_pieces:
+        if self.has_pieces:
             raise VizslaError(f"{sign} is for words, and the terms of this index are pieces of words")
 
 
