@@ -30,8 +30,8 @@ TWO_EDITS = 8
 """From so many letters on two edits are corrected, if no word is one edit away."""
 MAX_CHARACTERS, MAX_WORDS, MAX_CORRECTED = 2000, 64, 8
 """Of a query: a longer one is not corrected; how many words are looked at, and corrected."""
-_RARE, _RATIO = 2, 100  # a word in so few documents is corrected if another is in so many times as many
-_OTHER_FIRST = 0.1  # a word with another first letter counts as if it were in so many times as many documents
+_RARE, _RATIO = 2, 30  # a word in so few documents is corrected if another is in so many times as many
+_OTHER_FIRST = 0.3  # a word with another first letter counts as if it were in so many times as many documents
 _NOT_SEEN = 0.02  # the same for a word that documents with its term do not have, which may be no word
 _LEFT_OUT = 0.5  # a stop word counts as if it were in this share of the documents
 _BEGINNING = 2  # letters that a word has in common with one two edits away

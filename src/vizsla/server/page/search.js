@@ -57,8 +57,8 @@ function failed(e, state, info, server) {
 /** What both sides of a search share. */
 const common = (state, info) => ({ ...(state.like ? { like: state.like } : queryOf(state, info)), filter: filterOf(state) });
 const queryOf = ({ q, syntax, half }, { words }) => ({ query: q, ...(syntax ? { syntax } : half && words && { syntax: "typing" }) });
-/** What is done about typing errors: nothing while typing; queries that are judged stay as they are. */
-const spelling = ({ half, exact, like }, info, server) => (info.words && !half && !like ? { typos: exact || server.judging ? "suggest" : "on" } : {});
+/** What is done about typing errors: nothing while typing. */
+const spelling = ({ half, exact, like }, info) => (info.words && !half && !like ? { typos: exact ? "suggest" : "on" } : {});
 const offset = (state) => (state.page - 1) * PAGE_SIZE;
 const highlight = (info) => ({ fields: [...new Set([...(info.fields.includes("title") ? ["title"] : []), ...textFields(info)])], width: 260 });
 const context = (key, state, info, server) => ({ info, side: key, judging: server.may_judge && state.q, request: { ...common(state, info), ...sideOf(state[key]) } });
@@ -71,9 +71,9 @@ async function ask(info, body, signal) {
 
 async function runOne(state, info, server, signal) {
 	const ctx = context("a", state, info, server);
-	const page = await ask(info, { ...ctx.request, k: PAGE_SIZE + 1, offset: offset(state), highlight: highlight(info), ...spelling(state, info, server) }, signal);
+	const page = await ask(info, { ...ctx.request, k: PAGE_SIZE + 1, offset: offset(state), highlight: highlight(info), ...spelling(state, info) }, signal);
 	const searched = drawSpelling(state, page);
-	if (page.corrected) ctx.request.query = searched.q;
+	if (page.corrected) Object.assign(ctx, { request: { ...ctx.request, query: searched.q }, judging: false });  // judgements are of what was typed
 	const more = page.hits.length > PAGE_SIZE;  // one more than is shown: is there a next page?
 	page.hits.length = Math.min(page.hits.length, PAGE_SIZE);
 	const shown = page.hits.length;
@@ -85,7 +85,7 @@ async function runCompare(state, info, server, signal) {
 	const both = async (key) => {
 		const ctx = context(key, state, info, server);
 		const [page, ranking] = await Promise.all([
-			ask(info, { ...ctx.request, k: PAGE_SIZE, offset: offset(state), highlight: highlight(info), ...spelling({ ...state, exact: true }, info, server) }, signal),
+			ask(info, { ...ctx.request, k: PAGE_SIZE, offset: offset(state), highlight: highlight(info), ...spelling({ ...state, exact: true }, info) }, signal),
 			ask(info, { ...ctx.request, k: DEPTH, fields: [] }, signal),
 		]);
 		return { page, ctx, ranks: new Map(ranking.hits.map((h) => [h.id, h.rank])) };
@@ -121,7 +121,7 @@ function finish(state, info, server, signal, found) {
 	setTimeout(() => {
 		if (signal.aborted) return;
 		countFacets(state, info, signal, found).catch(() => signal.aborted || drawFacets());
-		if (server.judging && state.q) loadGrades(info.name, state.q).catch(() => {});
+		if (server.judging && state.q && !state.half) loadGrades(info.name, state.q).catch(() => {});
 		if (state.q && !state.syntax && !state.half && found.shown) showUnknownWords($("unknown"), info, state.q, signal);
 	}, AFTER);
 }
