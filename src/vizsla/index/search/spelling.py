@@ -30,7 +30,7 @@ TWO_EDITS = 8
 """From so many letters on two edits are corrected, if no word is one edit away."""
 MAX_CHARACTERS, MAX_WORDS, MAX_CORRECTED = 2000, 64, 8
 """Of a query: a longer one is not corrected; how many words are looked at, and corrected."""
-_RARE, _RATIO = 2, 30  # a word in so few documents is corrected if another is in so many times as many
+_RARE, _RATIO = 2, 10  # a word in so few documents is corrected if another is in so many times as many
 _OTHER_FIRST = 0.3  # a word with another first letter counts as if it were in so many times as many documents
 _NOT_SEEN = 0.02  # the same for a word that documents with its term do not have, which may be no word
 _LEFT_OUT = 0.5  # a stop word counts as if it were in this share of the documents
@@ -178,7 +178,8 @@ class _Part:
             seen = self._seen(term, by_term[term])
             weight = weights[term] if seen or not term or not self._words.knows_words else _NOT_SEEN * weights[term]
             if best is None or weight > best.weight:
-                best = _Candidate(weight, self._shown(word, term, by_term[term], seen))
+                shown = self._shown(word, term, by_term[term], seen)
+                best = best if shown is None else _Candidate(weight, shown)
         return best
 
     def _alphabet(self, word: str) -> str:
@@ -207,18 +208,16 @@ class _Part:
         pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, words))})(?!\w)")
         return Counter(word for text in self._words.texts({term: _DOCUMENTS}) for word in pattern.findall(text.lower()))
 
-    def _shown(self, typed: str, term: str, words: Sequence[str], seen: Counter[str]) -> str:
-        """The word of a term that is shown: one of the documents, if there are any."""
+    def _shown(self, typed: str, term: str, words: Sequence[str], seen: Counter[str]) -> str | None:
+        """The word of a term that is shown: one of the documents, if there are any; None if none is like the typed."""
         if seen:
             return most_frequent(seen)
-        likely = min(words, key=lambda word: (-_likeness(typed, [word]), abs(len(word) - len(typed)), word))
+        plausible = min(words, key=lambda word: (-_likeness(typed, [word]), abs(len(word) - len(typed)), word))
         if not term or not self._words.knows_words:
-            return likely
-        of_term = _lowered(self._words.find({term: _DOCUMENTS}, likely[:_BEGINNING])[term])
-        for edits in (2, 3):
-            if near := _within(typed, of_term, edits):
-                return most_frequent(near)
-        return likely
+            return plausible
+        of_term = _lowered(self._words.find({term: _DOCUMENTS}, plausible[:_BEGINNING])[term])
+        near = _within(typed, of_term, 2) or _within(typed, of_term, 3)
+        return most_frequent(near) if near else None
 
     # Two words, two edits
 
@@ -267,7 +266,8 @@ def _likeness(typed: str, words: Sequence[str]) -> float:
 def _lowered(words: Counter[str]) -> Counter[str]:
     found: Counter[str] = Counter()
     for word, n in words.items():
-        found[word.lower()] += n
+        if all(map(_may_stand_in_a_word, word)):
+            found[word.lower()] += n
     return found
 
 
@@ -314,7 +314,7 @@ def _words_in(text: str, start: int) -> Iterator[TypedWord]:
     for found in _BLOCK.finditer(text):
         block = found[0].rstrip(_EDGES)
         word = block.lstrip(_EDGES)
-        if word and all(_is_letter(character) or character in "'\u2019" for character in word):
+        if word and all(map(_may_stand_in_a_word, word)):
             end = start + found.start() + len(block)
             yield TypedWord(end - len(word), end, word)
 
@@ -322,6 +322,10 @@ def _words_in(text: str, start: int) -> Iterator[TypedWord]:
 def _is_letter(character: str) -> bool:
     """Whether a character is a letter, or a mark that belongs to one."""
     return unicodedata.category(character)[0] in "LM"
+
+
+def _may_stand_in_a_word(character: str) -> bool:
+    return _is_letter(character) or character in "'\u2019"
 
 
 def _script(letter: str) -> str:

@@ -138,10 +138,11 @@ class WordPart:
 
         A word of one letter, or one that is cut into pieces, stands for itself; None for one without a term.
         """
-        own = [token.term for token in self.bm25.tokens(word)]
+        tokens = self.bm25.tokens(word)
+        own = self._living([token.term for token in tokens])
         prefix = "" if self.has_pieces else self._prefix(word)
         if len(prefix) < _SHORTEST_PREFIX:
-            return own or None
+            return own if tokens else None
         terms, frequencies = self._snapshot.terms.beginning_with(self.space, prefix)
         most = np.argsort(-frequencies, kind="stable")[:_MOST_COMPLETED]
         return list(dict.fromkeys([*own, *(terms[i] for i in most.tolist() if frequencies[i])]))
