@@ -175,6 +175,8 @@ class _Part:
             weights[""] = _likeness(word, by_term[""]) * _LEFT_OUT * self._part.statistics.documents
         best: _Candidate | None = None
         for term in sorted(weights, key=lambda term: (-weights[term], term))[:_TERMS]:
+            if best is not None and weights[term] <= best.weight:
+                break
             seen = self._seen(term, by_term[term])
             weight = weights[term] if seen or not term or not self._words.knows_words else _NOT_SEEN * weights[term]
             if best is None or weight > best.weight:
