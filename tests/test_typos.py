@@ -132,7 +132,7 @@ def test_no_word_of_the_documents_would_be_a_better_correction(tmp_path: Path) -
                 best = max(likely(typed, word, frequencies[terms[word]]) for word in near)
                 assert frequencies[stem(got)[0]] >= best
                 corrected += 1
-            assert got is None or got in terms, "a word of the documents is shown, no stem"
+            assert got is None or got in terms or distance(typed, got) == 1, "a word is shown, no stem"
         assert corrected > 20
 
 
@@ -162,6 +162,7 @@ def _all_words(alphabet: str, length: int) -> list[str]:
         ("datascience", "data science"),
         ("data-base of inform ation", "database of information"),
         ("retri eval", "retrieval"),
+        ("poniting", "pointing"),  # the documents have points: the ending is what was typed
         ("microboilogi", "microbiology"),  # two edits
         ("tha dog wiht cats", "tha dog with cats"),  # a stop word counts as known
         ("zurich documnets", "zürich documents"),

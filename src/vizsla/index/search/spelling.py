@@ -211,15 +211,20 @@ class _Part:
         return Counter(word for text in self._words.texts({term: _DOCUMENTS}) for word in pattern.findall(text.lower()))
 
     def _shown(self, typed: str, term: str, words: Sequence[str], seen: Counter[str]) -> str | None:
-        """The word of a term that is shown: one of the documents, if there are any; None if none is like the typed."""
+        """The word of a term that is shown: one of the documents; None if none was found.
+
+        One that they do not have is shown where theirs are not near, if it alone has this term: it ends as was typed.
+        """
         if seen:
             return most_frequent(seen)
         plausible = min(words, key=lambda word: (-_likeness(typed, [word]), abs(len(word) - len(typed)), word))
         if not term or not self._words.knows_words:
             return plausible
         of_term = _lowered(self._words.find({term: _DOCUMENTS}, plausible[:_BEGINNING])[term])
-        near = _within(typed, of_term, 2) or _within(typed, of_term, 3)
-        return most_frequent(near) if near else None
+        near = _within(typed, of_term, 2)
+        if near or len(words) > 1:
+            return most_frequent(near or of_term) if of_term else None
+        return plausible
 
     # Two words, two edits
 
