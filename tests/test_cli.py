@@ -41,10 +41,10 @@ def test_milliseconds_are_of_the_search_alone(cli: Cli, index: Path, monkeypatch
     search, durations = vizsla.Index.search, iter((0.3, 0.002))
     now = 5.0
 
-    def lasting(*arguments: object) -> object:
+    def lasting(*arguments: object, **options: object) -> object:
         nonlocal now
         now += next(durations)
-        return search(*arguments)  # type: ignore[arg-type]
+        return search(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(vizsla.Index, "search", lasting)
     monkeypatch.setattr("vizsla.cli.search.time", SimpleNamespace(perf_counter=lambda: now))

@@ -420,7 +420,7 @@ def test_the_command_line_says_what_is_wrong_in_one_sentence(cli: Cli) -> None:
         code, out, err = cli("search", server.address, "dogs", "--json", "--model", "bm25(k1=1.2)", "--expand", "rm3")
         assert (code, json.loads(out)["results"][0]["id"]) == (0, "d1")
         assert server.asked[-1].json == {
-            "queries": ["dogs"], "k": 10, "model": "bm25(k1=1.2)", "expand": "rm3"
+            "queries": ["dogs"], "k": 10, "model": "bm25(k1=1.2)", "expand": "rm3", "typos": "suggest"
         }  # fmt: skip
 
 

@@ -20,6 +20,9 @@ BEYOND_A_CLUSTER = {
     "facets": "cannot count the values of fields over all documents that match",
     "matching": "cannot count all documents that match a query",
     "suggestions": "cannot complete words",
+    "meant": "cannot correct words",
+    "corrected": "cannot correct words",
+    "half typed": "cannot read a query language",
     "compacted": "its servers compact it themselves",
 }
 DOCUMENTS = [
@@ -86,6 +89,10 @@ def story(collection: Collection, cannot: dict[str, str]) -> Iterator[tuple[str,
     yield "similar", list(collection.similar("1", 2))
     yield "similar, filtered", collection.similar("1", 2, 'lang = "hu"').ids
     yield tried("suggestions", lambda: collection.suggest("big viz"))
+    spelled = {"typos": "suggest"}
+    yield tried("meant", lambda: collection.search("viszlas", **spelled).did_you_mean)  # type: ignore[arg-type]
+    yield tried("corrected", lambda: _corrected(collection))
+    yield tried("half typed", lambda: collection.search("dogs retri", syntax="typing").ids)
     yield "terms", collection.term_statistics("retrieving dogs xyzzy")
     yield "counts", (collection.count(), collection.count(filter="year = 2001"))
     yield tried("matching", lambda: collection.count("dogs", "year > 2001"))
@@ -121,6 +128,11 @@ def story(collection: Collection, cannot: dict[str, str]) -> Iterator[tuple[str,
     ):
         with pytest.raises(VizslaError):
             wrong()
+
+
+def _corrected(collection: Collection) -> list[Any]:
+    found = collection.search_many(["viszlas", "dogs", ""], typos="on")
+    return [(hits.ids, hits.corrected) for hits in found]
 
 
 def rounded(value: Any) -> Any:

@@ -152,6 +152,53 @@ def test_typing_finds_while_typing_and_marks_words(page: Page) -> None:
     assert first.locator(".meter i").evaluate("e => e.style.width") == "100%"
 
 
+def test_a_half_typed_word_is_found_until_the_query_is_sent(page: Page) -> None:
+    page.goto("/")
+    page.locator("#query").press_sequentially("spani", delay=10)
+    wait_for(page, "6 results")
+    assert "spaniel" in [mark.inner_text() for mark in page.locator(".hit").first.locator("mark").all()]
+    page.fill("#query", "spani ")
+    wait_for(page, "No results")
+    page.fill("#query", "spani")
+    wait_for(page, "6 results")
+    page.keyboard.press("Enter")
+    wait_for(page, "No results")
+    assert page.inner_text("#spelling") == ""
+
+
+def test_a_misspelt_query_is_corrected_and_the_page_says_so(page: Page) -> None:
+    page.goto("?q=spaneil")
+    wait_for(page, "6 results")
+    assert page.inner_text("#spelling") == "Showing results for spaniel. Search instead for spaneil."
+    page.locator(".hit").first.get_by_role("button", name="Why").click()
+    wait_for(page, "spaniel", ".why-box")
+    page.get_by_role("link", name="spaneil").click()
+    wait_for(page, "No results")
+    assert page.inner_text("#spelling") == "Did you mean spaniel?"
+    assert page.input_value("#query") == "spaneil"
+    page.reload()
+    wait_for(page, "No results")
+    page.get_by_role("link", name="spaniel").click()
+    wait_for(page, "6 results")
+    assert page.input_value("#query") == "spaniel"
+    assert page.inner_text("#spelling") == ""
+    page.go_back()
+    wait_for(page, "Did you mean spaniel?")
+    page.fill("#query", "spaniel poniting")
+    page.keyboard.press("Enter")
+    wait_for(page, "Showing results for spaniel pointing.")
+
+
+def test_what_is_said_of_a_spelling_is_text(page: Page) -> None:
+    page.goto("/")
+    page.fill("#query", f"spaneil {ATTACK}")
+    page.keyboard.press("Enter")
+    wait_for(page, "Search instead for", "#spelling")
+    assert ATTACK in page.inner_text("#spelling")
+    assert page.locator("#spelling img, #spelling script").count() == 0
+    assert does_not_scroll_sideways(page)
+
+
 def test_suggestions_complete_the_word(page: Page) -> None:
     page.goto("/")
     query = page.locator("#query")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_type_hints
 import typer
 
 from vizsla.cli import console
-from vizsla.errors import VizslaError
+from vizsla.errors import UnsupportedError, VizslaError
 
 if TYPE_CHECKING:
     from vizsla.datasets import BeirDataset, Document, RawLines, Source, Splitter
@@ -134,7 +134,15 @@ Combine = Annotated[
 Syntax = Annotated[
     str | None,
     typer.Option(
-        "--syntax", metavar="NAME", help='lucene: read queries as +dogs "big cats"~2 -title:fish retriev* dgos~1.'
+        "--syntax",
+        metavar="NAME",
+        help='lucene: read queries as +dogs "big cats"~2 -title:fish retriev* dgos~1.',
+    ),
+]
+Typos = Annotated[
+    str | None,
+    typer.Option(
+        "--typos", metavar="WAY", help="off; suggest: say what may be meant (the default); on: search for that."
     ),
 ]
 SearchParams = Annotated[
@@ -525,6 +533,18 @@ def search_page(retriever: Retriever, query: str, k: int, filter: str | None, pa
         option = next(iter(page)).replace("_", "-")
         raise VizslaError(f"{retriever.name} is not an index, so --{option} has no meaning for it")
     return retriever.search(query, k, filter, **page)
+
+
+def search_with_suggestion(retriever: Retriever, query: str, k: int, filter: str | None, page: PageOptions) -> Hits:
+    """The same; a collection that can also says what may be meant by words that it does not have."""
+    from vizsla.index import CollectionView
+
+    if "typos" not in page and isinstance(retriever, CollectionView):
+        try:
+            return search_page(retriever, query, k, filter, {**page, "typos": "suggest"})
+        except UnsupportedError:  # a collection in a cluster
+            pass
+    return search_page(retriever, query, k, filter, page)
 
 
 def _expanded(model: Model, expand: str | None) -> Model:

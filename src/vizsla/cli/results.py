@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from vizsla.cli import console
-from vizsla.cli.options import searched_here
+from vizsla.cli.options import search_with_suggestion, searched_here
 from vizsla.errors import VizslaError
 from vizsla.harmless import harmless
 
@@ -36,12 +36,21 @@ def count_documents(retriever: Retriever) -> str:
 
 def show_results(retriever: Retriever, query: str, k: int, filter: str | None = None) -> list[str]:
     """Print the results of a query and return their ids."""
-    hits = retriever.search(query, k, filter)
+    hits = search_with_suggestion(retriever, query, k, filter, {})
     if hits:
         show_hits(retriever, query, hits, filter)
     else:
         console.remark(nothing_found(retriever, query, filter))
+    remark_spelling(hits)
     return hits.ids
+
+
+def remark_spelling(hits: Hits) -> None:
+    """Say what may be meant, or what was searched instead of what was typed."""
+    if hits.did_you_mean is not None:
+        console.remark(f"Did you mean: {console.safe(hits.did_you_mean)}")
+    if hits.corrected is not None:
+        console.remark(f"Results for: {console.safe(hits.corrected)} (--typos off searches for what was typed)")
 
 
 def show_hits(retriever: Retriever, query: str, hits: Hits, filter: str | None = None) -> None:

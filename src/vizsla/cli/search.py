@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vizsla.cli import console, options
-from vizsla.cli.options import open_retriever, search_page, searched_with
+from vizsla.cli.options import open_retriever, search_with_suggestion, searched_with
 from vizsla.cli.results import facets_as_json, hit_as_json, show_facets, show_similar
 from vizsla.errors import InputError, VizslaError
 
@@ -37,12 +37,14 @@ class _Search:
 
     def hits(self, query: str, k: int) -> Hits:
         """The top k of a query; with a reranker, of the `depth` documents that it reranks."""
+        depth = k if self.reranker is None else self.depth
+        found = search_with_suggestion(self.retriever, query, depth, self.filter, self.page)
         if self.reranker is None:
-            return search_page(self.retriever, query, k, self.filter, self.page)
+            return found
         from vizsla.retrievers import rerank_hits
 
-        found = search_page(self.retriever, query, self.depth, self.filter, self.page)
-        return rerank_hits(found, query, self.reranker)[:k]
+        best = rerank_hits(found, found.corrected or query, self.reranker)[:k]
+        return best.with_spelling(did_you_mean=found.did_you_mean, corrected=found.corrected)
 
 
 def search(
@@ -68,6 +70,7 @@ def search(
     combine: options.Combine = None,
     search_params: options.SearchParams = None,
     syntax: options.Syntax = None,
+    typos: options.Typos = None,
     offset: options.Offset = 0,
     sort: options.Sort = None,
     collapse: options.Collapse = None,
@@ -84,7 +87,7 @@ def search(
 ) -> None:
     """Search an index: a query, a file of queries, or a prompt."""
     started = time.perf_counter()
-    page = _page(offset, sort, collapse, min_score)
+    page = _page(offset, sort, collapse, min_score, typos)
     _check(query, queries, output, rerank or reranker is not None, depth, threads, approximate)
     _check_results(query, page, facets, like, rerank or reranker is not None)
     cross_encoder = _cross_encoder(reranker) if rerank or reranker is not None else None
@@ -104,12 +107,13 @@ def search(
             retriever.search(query, 1, filter)  # warm up: the first search of a process loads what later ones reuse
             loading = time.perf_counter() - started
             answer = _as_json(chosen, query, SHOWN if k is None else k, loading)
-            counts = {} if facets is None else {"facets": facets_as_json(retriever, facets, query, filter)}
+            searched = answer.get("corrected", query)
+            counts = {} if facets is None else {"facets": facets_as_json(retriever, facets, searched, filter)}
             console.print_json(answer | counts)
         else:
-            _show(chosen, query, SHOWN if k is None else k)
+            searched = _show(chosen, query, SHOWN if k is None else k)
             if facets is not None:
-                show_facets(retriever, facets, query, filter)
+                show_facets(retriever, facets, searched, filter)
 
 
 def _cross_encoder(name: str | None) -> Reranker:
@@ -136,7 +140,9 @@ def _check(
     console.check_output(output, *([queries] if queries else []))
 
 
-def _page(offset: int, sort: str | None, collapse: str | None, min_score: float | None) -> PageOptions:
+def _page(
+    offset: int, sort: str | None, collapse: str | None, min_score: float | None, typos: str | None
+) -> PageOptions:
     """The given options that select which results to show."""
     page: PageOptions = {}
     if offset:
@@ -147,6 +153,10 @@ def _page(offset: int, sort: str | None, collapse: str | None, min_score: float 
         page["collapse"] = collapse
     if min_score is not None:
         page["min_score"] = min_score
+    if typos is not None:
+        from vizsla.runs.hits import check_typos
+
+        page["typos"] = check_typos(typos)
     return page
 
 
@@ -161,15 +171,20 @@ def _check_results(query: str | None, page: PageOptions, facets: str | None, lik
         raise VizslaError("a reranker orders results by its own scores; leave out --sort and --min-score, or --rerank")
 
 
-def _show(search: _Search, query: str, k: int) -> None:
-    from vizsla.cli.results import nothing_found, show_hits
+def _show(search: _Search, query: str, k: int) -> str:
+    """Print the results of a query; gives the query that was searched."""
+    from vizsla.cli.results import nothing_found, remark_spelling, show_hits
 
-    if hits := search.hits(query, k):
-        show_hits(search.retriever, query, hits, search.filter)
-    elif search.page:
+    hits = search.hits(query, k)
+    searched = hits.corrected or query
+    if hits:
+        show_hits(search.retriever, searched, hits, search.filter)
+    elif search.page.keys() - {"typos"}:
         console.remark("nothing found: no result is left on this page")
     else:
-        console.remark(nothing_found(search.retriever, query, search.filter))
+        console.remark(nothing_found(search.retriever, searched, search.filter))
+    remark_spelling(hits)
+    return searched
 
 
 def _as_json(search: _Search, query: str, k: int, loading: float) -> dict[str, Any]:
@@ -178,7 +193,15 @@ def _as_json(search: _Search, query: str, k: int, loading: float) -> dict[str, A
     hits = search.hits(query, k)
     milliseconds = 1000 * (time.perf_counter() - started)
     times = {"milliseconds": round(milliseconds, 3), "loading_milliseconds": round(loading * 1000, 3)}
-    return {"query": query, "model": search.retriever.name, **times, "results": [hit_as_json(hit) for hit in hits]}
+    spelling = {"did_you_mean": hits.did_you_mean, "corrected": hits.corrected}
+    said = {name: text for name, text in spelling.items() if text is not None}
+    return {
+        "query": query,
+        **said,
+        "model": search.retriever.name,
+        **times,
+        "results": [hit_as_json(hit) for hit in hits],
+    }
 
 
 def _write_run(search: _Search, queries: Path, output: Path, k: int) -> None:

@@ -36,7 +36,7 @@ class CollectionView(Retriever):
     ) -> list[Hits]:
         """The k best documents for each query, best first; without `documents` hits have ids and scores only.
 
-        `page`: offset, sort, collapse and min_score, as in `Collection.search_many`.
+        `page`: offset, sort, collapse, min_score and typos, as in `Collection.search_many`.
         """
 
     def search(self, query: str, k: int = 10, filter: FilterLike = None, **page: Unpack[PageOptions]) -> Hits:
@@ -146,7 +146,10 @@ class Collection(CollectionView):
         to add at most this share of what they could. Scores stay exact. Without it the search is exact.
         `threads`: of an index on this machine; as many as there are processors by default.
         `documents`: without them a hit's document has an id and nothing else, which is faster.
-        `syntax`: `lucene` reads queries as Lucene's query language, as in `+dogs "big cats"~2 -title:fish`.
+        `syntax`: `lucene` reads queries as Lucene's query language, as in `+dogs "big cats"~2 -title:fish`. `typing`
+        reads plain words of which the last may be half typed.
+        `typos`: `suggest` says in `did_you_mean` of the hits what may be meant by words that the collection does not
+        have. `on` searches for that, and says so in `corrected` of the hits. By default nothing is corrected.
         `timeout`: after so many seconds the search is stopped, and `StoppedError` is raised.
         `offset`: how many of the first results are left out. `min_score`: only results with this score or a higher one.
         `sort`: a field to sort all results by: `year` ascending, `-year` descending.
@@ -157,7 +160,10 @@ class Collection(CollectionView):
     def run(
         self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None, **options: Unpack[SearchSettings]
     ) -> Run:
-        """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
+        """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing.
+
+        A run holds no more than rankings, so `typos` is refused.
+        """
 
     @abstractmethod
     def with_model(self, model: str | Model | None = None, **options: Unpack[ModelFreeOptions]) -> CollectionView:

@@ -405,6 +405,12 @@ class Index(SearchableCollection):
             bound = searcher.own if model is None else searcher.bind(model)
             return facets.count_facets(searcher, bound, fields, text, condition, size, check_syntax(syntax))
 
+    @property
+    def has_words(self) -> bool:
+        """Whether half-typed words can be found and misspelt ones corrected: the index holds whole words."""
+        with self._reading() as searcher:
+            return any(not part.has_pieces for part in searcher.words)
+
     def facet_fields(self) -> list[str]:
         """The fields worth counting, found by looking at the metadata of the first documents; at most a dozen.
 

@@ -96,6 +96,11 @@ class SearchableCollection(Collection):
         """Whether `refresh` would find something newer; False for a collection that looks for it by itself."""
         return False
 
+    @property
+    def has_words(self) -> bool:
+        """Whether half-typed words can be found and misspelt ones corrected: the index holds whole words."""
+        return False
+
     def facet_fields(self) -> list[str]:
         """The fields worth counting, where that can be told by looking at some documents; at most a dozen."""
         return []
@@ -200,7 +205,7 @@ class IndexView(CollectionView):
     ) -> list[Hits]:
         """The k best documents for each query, best first; without `documents` hits have ids and scores only.
 
-        `page`: offset, sort, collapse and min_score, as in `Index.search_many`.
+        `page`: offset, sort, collapse, min_score and typos, as in `Index.search_many`.
         """
         return self.index._search_with(self.options._replace(**page), queries, k, filter, documents)
 

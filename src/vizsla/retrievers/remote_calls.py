@@ -16,9 +16,10 @@ from vizsla.datasets import RawLines
 from vizsla.errors import UnknownNameError, UnsupportedError, VizslaError, kind_of
 from vizsla.index import Added, Facets, FacetValue, FieldFacets, Suggestion, TermStatistics
 from vizsla.index.collection import ids_or_filter
-from vizsla.index.search.plan import ModelFreeOptions, SearchKeywords, SearchSettings, check_options
+from vizsla.index.search.plan import NO_TYPOS, ModelFreeOptions, SearchKeywords, SearchSettings, check_options
 from vizsla.models import Model
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hits, KnownDocuments, Run, document_id
+from vizsla.runs.hits import check_typos
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import (
     check_count,
@@ -38,7 +39,8 @@ CHUNK_BYTES, CHUNK_DOCUMENTS = 2 << 20, 5000
 
 T = TypeVar("T")
 _WAY = ("model", "combine", "search_params", "syntax")  # options of a search that a server takes
-_PAGE = ("sort", "collapse", "min_score")
+_PAGE = ("sort", "collapse", "min_score", "typos")
+_SPELLING = ("did_you_mean", "corrected")
 _OF_SCORES = ("model", "weights", "expand", "syntax")  # options that decide the score of a document
 
 
@@ -184,6 +186,7 @@ class Calls:
         found = [Hits() for _ in texts]
         at_once = max(min(self.limits.queries, HITS // k), 1)
         page = {name: options[name] for name in _PAGE if options.get(name) is not None}  # type: ignore[literal-required]
+        check_typos(page.get("typos"))
         body = {**_filter(filter), **({} if documents else {"fields": []}), **page}
         first = options.get("offset", 0)
         if type(first) is not int or first < 0:
@@ -202,6 +205,7 @@ class Calls:
         """
         found: list[list[dict[str, Any]]] = [[] for _ in body["queries"]]
         generation, offset = None, first
+        spelled: list[dict[str, str]] = []
         while offset < first + k:
             size = min(first + k - offset, self.limits.k)
             answer = yield self._search({**body, "k": size, **({"offset": offset} if offset else {})})
@@ -209,17 +213,22 @@ class Calls:
                 found, generation, offset = [[] for _ in found], None, first
                 continue
             generation, offset = answer["generation"], offset + size
+            spelled = [{name: row[name] for name in _SPELLING if name in row} for row in answer["results"]]
             for own, result in zip(found, answer["results"], strict=True):
                 own.extend(result["hits"])
             if all(first + len(own) < offset for own in found):
                 break  # there are no more
-        return [_hits(own) for own in found]
+        return [
+            _hits(own).with_spelling(**said) if said else _hits(own) for own, said in zip(found, spelled, strict=True)
+        ]
 
     def run(
         self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None, **options: Unpack[SearchSettings]
     ) -> Call[Run]:
         """The rankings of many queries, by query id; see `Collection.run`."""
         texts = list(check_mapping(queries).values())
+        if check_typos(options.get("typos")) is not None:
+            raise VizslaError(NO_TYPOS)
         found = yield from self.search_many(texts, k, filter, documents=False, **options)
         return Run(dict(zip(queries, map(ranking_of, found), strict=True)), str(options.get("model") or self.name))
 

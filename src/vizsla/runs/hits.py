@@ -5,11 +5,12 @@ from __future__ import annotations
 import html
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from importlib import import_module
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, overload
 
-from vizsla.errors import VizslaError, kind_of
+from vizsla.errors import UnknownNameError, VizslaError, kind_of
 from vizsla.harmless import harmless
 from vizsla.runs.documents import Document
 
@@ -152,6 +153,20 @@ class PageOptions(TypedDict, total=False):
     sort: str | None
     collapse: str | None
     min_score: float | None
+    typos: str | None
+
+
+TYPOS = ("off", "suggest", "on")
+"""What may be done about typing errors: nothing, a suggestion, or a correction."""
+
+
+def check_typos(name: object) -> str | None:
+    """What to do about typing errors, None for nothing; anything else is refused."""
+    if name is not None and not isinstance(name, str):
+        raise VizslaError(f"typos is a text, as in 'suggest', not {kind_of(name)}")
+    if name is not None and name not in TYPOS:
+        raise UnknownNameError("way with typos", name, TYPOS)
+    return None if name == "off" else name
 
 
 class _DocumentsOfHits:
@@ -167,7 +182,7 @@ class _DocumentsOfHits:
 class _Columns:
     """The columns of a ranking, and the documents that have been read: a source whose numbers are rows."""
 
-    __slots__ = ("_documents", "_numbers", "_source", "ids", "passages", "ranks", "scores")
+    __slots__ = ("_documents", "_numbers", "_source", "ids", "passages", "ranks", "scores", "spelling")
 
     def __init__(
         self,
@@ -181,6 +196,7 @@ class _Columns:
         self.ids, self.scores, self.ranks, self.passages = ids, scores, ranks, passages
         self._numbers, self._source = numbers, source
         self._documents: dict[int, Document] = {}
+        self.spelling: tuple[str | None, str | None] = (None, None)
 
     @classmethod
     def of(cls, hits: Sequence[Hit]) -> _Columns:
@@ -284,6 +300,34 @@ class Hits(Sequence[Hit]):
         """
         return self._column(self._columns.scores)
 
+    @property
+    def did_you_mean(self) -> str | None:
+        """The query without what may be typing errors, where a search with `typos="suggest"` finds any.
+
+        >>> Hits([]).with_spelling(did_you_mean="dogs").did_you_mean
+        'dogs'
+        """
+        return self._columns.spelling[0]
+
+    @property
+    def corrected(self) -> str | None:
+        """The query that was searched instead of the one that was typed, by a search with `typos="on"`.
+
+        >>> Hits([]).corrected is None
+        True
+        """
+        return self._columns.spelling[1]
+
+    def with_spelling(self, *, did_you_mean: str | None = None, corrected: str | None = None) -> Hits:
+        """The same hits, with what is to be said about the spelling of the query.
+
+        >>> Hits([]).with_spelling(corrected="dogs").corrected
+        'dogs'
+        """
+        columns = copy(self._columns)
+        columns.spelling = did_you_mean, corrected
+        return self._view(columns, self._rows)
+
     def _column(self, values: Sequence[T]) -> list[T]:
         return list(_picked(values, self._rows))
 
@@ -318,7 +362,7 @@ class Hits(Sequence[Hit]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copying and pickling: the hits are copied with their documents, not with the source they are read from."""
-        return Hits, (list(self),)
+        return _restored, (list(self), self.did_you_mean, self.corrected)
 
     def columns(self) -> dict[str, list[Any]]:
         """Ranks, ids, scores and the fields of documents, a list of values each; None where a document has none.
@@ -354,7 +398,14 @@ class Hits(Sequence[Hit]):
             for hit in self
         )
         head = "<tr><th>rank</th><th>score</th><th>id</th><th>document</th></tr>"
-        return f"<table>{head}{rows}</table>" if self else "<p>nothing found</p>"
+        spelled = f"<p>showing results for <b>{_escaped(self.corrected)}</b></p>" if self.corrected else ""
+        spelled += f"<p>did you mean <b>{_escaped(self.did_you_mean)}</b>?</p>" if self.did_you_mean else ""
+        return spelled + (f"<table>{head}{rows}</table>" if self else "<p>nothing found</p>")
+
+
+def _restored(hits: list[Hit], did_you_mean: str | None, corrected: str | None) -> Hits:
+    """Hits that were pickled."""
+    return Hits(hits).with_spelling(did_you_mean=did_you_mean, corrected=corrected)
 
 
 def _module(name: str) -> Any:

@@ -9,6 +9,8 @@ dogs^2  (big dogs)^0.5 a word that counts twice as much, a group that counts hal
 retriev*  dgos~1       words with this prefix; words within one or two edits
 title:(+big dogs)      parentheses make one clause of several
 \+ \: \"               a backslash escapes a character
+
+`typing` is another, for a query that is still being typed: plain words, the last of which may be half typed.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import NoReturn
 from vizsla.errors import UnknownNameError, VizslaError, kind_of
 from vizsla.harmless import harmless
 
-SYNTAXES = ("lucene",)
+LUCENE, TYPING = SYNTAXES = ("lucene", "typing")
 """The names of query languages."""
 MAX_CLAUSES = 1024  # as in Lucene
 MAX_DEPTH = 50  # of parentheses in one another
@@ -39,6 +41,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?|\.\d+")
 _WHOLE = re.compile(r"\d+(?!\.?\d)")
 _IN_QUOTES = re.compile(r'[^"\\]+')
 _IN_A_WORD = re.compile(r'[^()"^~*?:\[\]{}\\\s]+')
+_LAST_WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]*)*$")
 _SHOWN = 60  # characters of a query around the place of a mistake
 
 
@@ -87,6 +90,10 @@ class Phrase(Leaf):
 
 class Prefix(Leaf):
     """All terms with a prefix, and the term of the prefix itself."""
+
+
+class HalfTyped(Prefix):
+    """A word that may go on: the most frequent terms with this prefix, and the term of the word itself."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +157,8 @@ def check_syntax(name: object) -> str | None:
 _ONLY_A_PHRASE = re.compile(r'"([^"\\]*)"')  # nothing to parse, and often asked
 
 
-def parse_query(text: str) -> Group:
-    """The clauses of a query; a mistake is shown in its place.
+def parse_query(text: str, syntax: str = LUCENE) -> Group:
+    """The clauses of a query in one of the languages; a mistake is shown in its place.
 
     >>> [(c.occur, type(c.node).__name__, c.node.text) for c in parse_query('+cats "big dogs"~2 -title:fish').clauses]
     [('must', 'Word', 'cats'), ('should', 'Phrase', 'big dogs'), ('must_not', 'Word', 'fish')]
@@ -166,8 +173,18 @@ def parse_query(text: str) -> Group:
         text.encode()
     except UnicodeEncodeError as e:
         raise QuerySyntaxError("half a surrogate pair cannot be read; leave it out", text, e.start) from None
+    if syntax == TYPING:
+        return _half_typed(text)
     phrase = _ONLY_A_PHRASE.fullmatch(text)
     return _Parser(text).parse() if phrase is None else Group((Clause(SHOULD, Phrase(phrase[1], 0)),))
+
+
+def _half_typed(text: str) -> Group:
+    """Plain words, and the last one, unless something stands after it."""
+    last = _LAST_WORD.search(text)
+    at = len(text) if last is None else last.start()
+    leaves = [Word(text[:at], 0)] if text[:at].strip() or last is None else []
+    return Group(tuple(Clause(SHOULD, leaf) for leaf in [*leaves, *([] if last is None else [HalfTyped(last[0], at)])]))
 
 
 class _Parser:

@@ -26,9 +26,11 @@ class Error(Answer):
 
 
 class QueryText(Answer):
-    """The query of a search."""
+    """The query of a search, and what is to be said about its spelling."""
 
     text: str
+    did_you_mean: str | None = None
+    corrected: str | None = None
 
 
 class Candidate(Answer):
@@ -133,6 +135,8 @@ class SearchResult(Answer):
     """What was found for one query."""
 
     query: str
+    did_you_mean: str | None = Field(None, description="The query without what may be typing errors.")
+    corrected: str | None = Field(None, description="The query that was searched instead.")
     hits: list[FoundDocument]
     facets: dict[str, FieldCounts] | None = None
     facets_over: FacetScope | None = None
@@ -201,6 +205,7 @@ class IndexAnswer(Answer):
     model: str | None = None
     documents: int | None = None
     generation: int | None = None
+    words: bool | None = Field(None, description="Whether half-typed words are found, and typing errors corrected.")
 
 
 class IndexesAnswer(Answer):
@@ -285,7 +290,14 @@ _FILTER = f"{_CONDITION} All conditions of a list must hold."
 _MODEL = "A model that reads the same postings, as in `bm25(k1=1.2)`, a part of the index's own, or a served name."
 
 
-_SYNTAX = '`lucene` reads the query as Lucene\'s query language: `+dogs "big cats"~2 -title:fish`.'
+_SYNTAX = (
+    '`lucene` reads the query as Lucene\'s query language: `+dogs "big cats"~2 -title:fish`. '
+    "`typing` reads plain words of which the last may be half typed."
+)
+_TYPOS = (
+    "`suggest` says in `did_you_mean` what may be meant by words that the collection does not have; `on` searches for "
+    "that, and says so in `corrected`."
+)
 _GENERATION = "Answer from this commit or a later one."
 
 
@@ -323,7 +335,7 @@ class ModelChoice(Body):
 class QueryLanguage(Body):
     """How queries are parsed; by default as plain words."""
 
-    syntax: Literal["lucene"] | None = Field(None, description=_SYNTAX)
+    syntax: Literal["lucene", "typing"] | None = Field(None, description=_SYNTAX)
 
 
 class SearchBody(ModelChoice, QueryLanguage):
@@ -342,6 +354,7 @@ class SearchBody(ModelChoice, QueryLanguage):
     search_params: StrictStr | None = Field(None, max_length=200, description="As in `ef_search=200` or `exact`.")
     rerank: StrictStr | None = Field(None, max_length=100, description="The name of a reranker of the server.")
     depth: StrictInt = Field(100, ge=1, le=1000, description="How many documents are reranked.")
+    typos: Literal["off", "suggest", "on"] | None = Field(None, description=_TYPOS)
     fields: list[StrictStr] | None = Field(None, max_length=100, description="Fields to return; default: all.")
     highlight: StrictBool | HighlightBody = Field(False, description="Snippets with the places of matching words.")
     explain: StrictBool = Field(False, description="Why each document has its score.")
@@ -362,7 +375,8 @@ class SearchParameters(BaseModel):
     model: str | None = Field(None, max_length=1000, description=_MODEL)
     expand: str | None = Field(None, max_length=200)
     combine: str | None = Field(None, max_length=200)
-    syntax: Literal["lucene"] | None = Field(None, description=_SYNTAX)
+    syntax: Literal["lucene", "typing"] | None = Field(None, description=_SYNTAX)
+    typos: Literal["off", "suggest", "on"] | None = Field(None, description=_TYPOS)
 
 
 class ExplainBody(ModelChoice, QueryLanguage):

@@ -20,6 +20,7 @@ from vizsla.models import Model, Reranker
 from vizsla.retrievers import rerank_hits
 from vizsla.runs import Hit, Hits, document_id
 from vizsla.runs.filters import Filter
+from vizsla.runs.hits import check_typos
 from vizsla.server.errors import NotFoundError, RequestError
 from vizsla.server.gate import App, Receive, Scope, Send
 from vizsla.server.hosting import Hosted, public_error
@@ -32,11 +33,12 @@ _ATTEMPTS = 5
 
 
 class Arrangement(NamedTuple):
-    """Which results are returned and in which order, before paging."""
+    """Which results are returned and in which order, before paging, and what is done about typing errors."""
 
     sort: str | None = None
     collapse: str | None = None
     min_score: float | None = None
+    typos: str | None = None
 
 
 _BY_SCORE = Arrangement()
@@ -109,7 +111,7 @@ class SearchPlan:
 
     def _search(self, queries: Sequence[str]) -> list[Hits]:
         wanted = self.k + self.offset + (self.like is not None)
-        if self.k == 0 and (self.facets is None or self.facets.over == "all"):
+        if self.k == 0 and self.arrangement.typos is None and (self.facets is None or self.facets.over == "all"):
             return [Hits() for _ in queries]
         depth = max(wanted, self.facets.over if self.facets is not None and self.facets.over != "all" else 0)
         if self.reranker is not None:
@@ -121,7 +123,10 @@ class SearchPlan:
         )  # fmt: skip
         if self.reranker is not None:
             found = [
-                Hits([*rerank_hits(hits[: self.depth], query, self.reranker), *hits[self.depth :]])
+                _like(
+                    hits,
+                    [*rerank_hits(hits[: self.depth], hits.corrected or query, self.reranker), *hits[self.depth :]],
+                )
                 for query, hits in zip(queries, found, strict=True)
             ]
         return found
@@ -138,7 +143,7 @@ class SearchPlan:
         return hits[self.offset : self.offset + self.k]
 
     def _result(self, query: str, found: Hits) -> dict[str, Any]:
-        page = self._page(found)
+        page, typed, query = self._page(found), query, found.corrected or query
         index, highlighter = self.hosted.index, None
         if self.highlight is not None:
             highlighter = index.highlighter(query, self.filter, model=self.model, syntax=self.syntax)
@@ -147,7 +152,7 @@ class SearchPlan:
             for hit in hits:
                 explanation = index.explain(query, hit["id"], self.filter, model=self.model, syntax=self.syntax)
                 hit["explanation"] = explanation.as_dict()
-        result: dict[str, Any] = {"query": query, "hits": hits}
+        result: dict[str, Any] = {"query": typed, **_spelling(found), "hits": hits}
         if self.facets is not None:
             result |= self._facets(self.facets, query, found)
         return result
@@ -194,12 +199,24 @@ class SearchPlan:
             {"docid": hit.id, "score": hit.score, "rank": rank, "doc": self._doc(hit)}
             for rank, hit in enumerate(self._page(found), self.offset + 1)
         ]
-        answer = {"api": "v1", "index": self.hosted.name, "query": {"text": query}, "candidates": candidates}
+        asked = {"text": query, **_spelling(found)}
+        answer = {"api": "v1", "index": self.hosted.name, "query": asked, "candidates": candidates}
         return json_bytes(answer)
 
     def _doc(self, hit: Hit) -> Any:
         content = {"id": hit.id, **self._content(hit)}
         return json_bytes(content).decode() if self.doc_as_text else content
+
+
+def _spelling(hits: Hits) -> dict[str, str]:
+    """What is said about the spelling of a query, if anything."""
+    said = {"did_you_mean": hits.did_you_mean, "corrected": hits.corrected}
+    return {name: text for name, text in said.items() if text is not None}
+
+
+def _like(found: Hits, hits: Sequence[Hit]) -> Hits:
+    """Other hits, with what was said of the spelling."""
+    return Hits(hits).with_spelling(did_you_mean=found.did_you_mean, corrected=found.corrected)
 
 
 def _counts(counted: Facets) -> dict[str, Any]:
@@ -231,7 +248,7 @@ async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParam
     condition = parsed_filter(asked.filter)
     plan = SearchPlan(
         hosted, asked.hits, asked.offset, condition, model, asked.combine, as_pyserini=True,
-        doc_as_text=not asked.parse, syntax=asked.syntax,
+        doc_as_text=not asked.parse, syntax=asked.syntax, arrangement=Arrangement(typos=check_typos(asked.typos)),
     )  # fmt: skip
     return (await plan.submit(service, [text]))[0]
 
@@ -278,7 +295,9 @@ def _planned(service: Service, hosted: Hosted, body: SearchBody) -> tuple[Search
         None if body.rerank is None else service.hosting.reranker(body.rerank), body.depth,
         None if body.fields is None else tuple(body.fields), highlight, body.explain, body.facets, like,
         syntax=None if like is not None else body.syntax,
-        arrangement=Arrangement(body.sort, body.collapse, body.min_score),
+        arrangement=Arrangement(
+            body.sort, body.collapse, body.min_score, None if like is not None else check_typos(body.typos)
+        ),
     )  # fmt: skip
     return plan, queries
 

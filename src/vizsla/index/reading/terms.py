@@ -12,7 +12,7 @@ from vizsla.engine import DamagedSegmentError, Segment
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database
 from vizsla.index.storage.living import LiveDocuments
-from vizsla.index.storage.terms import Term, TermBlocks, find_terms, reading_terms, stored_terms
+from vizsla.index.storage.terms import Term, TermBlocks, find_terms, reading_terms, some_terms, stored_terms
 
 MAX_CACHED = 100_000
 
@@ -64,6 +64,15 @@ class TermTable(CachedTerms):
             found = find_terms(self._connection.db, path, space, valid, self._blocks)
             numbers = np.array(found, np.int64)
         return list(zip(numbers.tolist(), self._frequencies_of(numbers).tolist(), strict=True))
+
+    def frequencies(self, space: int, terms: Sequence[str]) -> list[int]:
+        """In how many live documents terms are that are not worth keeping, since nobody has searched for them."""
+        return [frequency for _, frequency in self._find(space, terms)]
+
+    def sample(self, space: int) -> list[str]:
+        """Terms from all over a namespace."""
+        with self._connection.lock, database.using_sqlite(self._connection.path):
+            return some_terms(self._connection.db, self._connection.path, space, self._blocks)
 
     def _frequencies_of(self, numbers: np.ndarray) -> np.ndarray:
         frequencies = np.zeros(len(numbers), np.int64)

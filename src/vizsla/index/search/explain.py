@@ -81,7 +81,7 @@ def explain(
         raise VizslaError(f"the document {doc_id!r} does not pass the filter")
     context, weights = searcher.context(condition), None
     if syntax is not None:
-        words = WordQuery(searcher, bound, text, condition)
+        words = WordQuery(searcher, bound, text, condition, syntax)
         numbers = [n for n in numbers if words.meets(n)]
         if not numbers:
             raise VizslaError(f"the document {doc_id!r} does not match the query")

@@ -102,6 +102,6 @@ def highlighter(
 ) -> Highlighter:
     """Shows where documents match a query, plain or in a query language."""
     if syntax is not None and text.strip():
-        weights = WordQuery(searcher, bound, text, condition).weights_by_namespace
+        weights = WordQuery(searcher, bound, text, condition, syntax).weights_by_namespace
         return Highlighter(searcher.snapshot.model, weights)
     return Highlighter(searcher.snapshot.model, bound.query_weights(text, searcher.context(condition)))

@@ -29,7 +29,7 @@ def matching_rows(
     if not query.strip():
         return [np.zeros_like(mask) for mask in masks]
     if syntax is not None:
-        return WordQuery(searcher, bound, query, condition).found
+        return WordQuery(searcher, bound, query, condition, syntax).found
     (encoded,) = searcher.encode([query], bound, condition)
     with snapshot.naming_damage():
         pairs = zip(snapshot.segments, masks, strict=True)

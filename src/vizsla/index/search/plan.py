@@ -22,6 +22,7 @@ from vizsla.index.search.word_query import WordQuery
 from vizsla.index.search.words import word_parts
 from vizsla.models import DenseComponent, Model
 from vizsla.runs import NO_DOCUMENTS, DocumentSource, Filter, FilterLike, Hits, PageOptions, Ranking
+from vizsla.runs.hits import check_typos
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_queries, ranking_of
 from vizsla.stopping import carried
@@ -45,6 +46,7 @@ class SearchOptions(NamedTuple):
     threads: int | None = None
     syntax: str | None = None
     timeout: float | None = None
+    typos: str | None = None
     offset: int = 0
     sort: str | None = None
     collapse: str | None = None
@@ -57,6 +59,8 @@ def check_options(given: Iterable[str]) -> None:
         if name not in SearchOptions._fields:
             raise UnknownNameError("search option", name, SearchOptions._fields)
 
+
+NO_TYPOS = "a run cannot say which queries were corrected; leave out typos, or use search or search_many"
 
 ONE_TEXT = SearchOptions(threads=1)
 """The default options for a single query."""
@@ -104,6 +108,8 @@ class Search:
     """The language that queries are written in; None for plain texts."""
     page: Page | None = None
     """Which results are given; None for the best."""
+    typos: str | None = None
+    """Whether words that may be misspelt are corrected, or a correction is suggested; None for neither."""
     masks: Sequence[np.ndarray] | None = None
     """The rows that may be found, for a query in a query language."""
 
@@ -138,17 +144,18 @@ class Search:
         if single and combination.name != "sum":
             raise VizslaError(f"{combination.name} combines the parts of a sum, and this model has only one part")
         syntax = None if options.syntax is None else check_syntax(options.syntax)
+        typos = None if options.typos is None else check_typos(options.typos)
         page = None if options[-4:] == _PLAIN_PAGE else Page.of(*options[-4:])
         if syntax is not None:
             word_parts(searcher.words, bound)  # refuses an index without words
         if not bound.has_vectors and combination.name == "sum":
-            return cls(searcher, bound, k, condition, threads, expected, syntax=syntax, page=page)
+            return cls(searcher, bound, k, condition, threads, expected, syntax=syntax, page=page, typos=typos)
         exact_sum = combination.name == "sum" and not single
         if exact_sum and options.search_params is not None and vector_index.is_approximate:
             raise VizslaError(
                 "a sum is searched exactly; give search parameters with one model with vectors alone, or with combine"
             )
-        plan = cls(searcher, bound, k, condition, threads, expected, syntax=syntax, page=page)
+        plan = cls(searcher, bound, k, condition, threads, expected, syntax=syntax, page=page, typos=typos)
         if vector_index.is_approximate and not exact_sum:
             plan = replace(plan, vector_index=vector_index)
         return plan if combination.name == "sum" else plan._combined(combination)
@@ -174,6 +181,8 @@ class Search:
 
     def hits_of(self, query: str) -> Hits:
         """The best k documents for one query with words."""
+        if self.typos is not None:
+            return self.hits([query])[0]
         return self._hits([query], True)[0]
 
     def hits(self, queries: Iterable[str], *, documents: bool = True) -> list[Hits]:
@@ -181,13 +190,27 @@ class Search:
 
         An empty query finds nothing.
         """
+        if self.typos is not None:
+            return self._spelled(check_queries(queries), documents)
         return self._each(lambda batch: self._hits(batch, documents), Hits, queries)
+
+    def _spelled(self, queries: Sequence[str], documents: bool) -> list[Hits]:
+        """The same with what there is to say about the spelling of each query."""
+        plan, speller = replace(self, typos=None), self.searcher.speller
+        corrected = [speller.corrected(query, self.syntax) for query in queries]
+        if self.typos != "on":
+            found = plan.hits(queries, documents=documents)
+            return [hits.with_spelling(did_you_mean=text) for hits, text in zip(found, corrected, strict=True)]
+        found = plan.hits([text or query for text, query in zip(corrected, queries, strict=True)], documents=documents)
+        return [hits.with_spelling(corrected=text) for hits, text in zip(found, corrected, strict=True)]
 
     def rankings(self, queries: Iterable[str]) -> list[Ranking]:
         """Ids and scores alone, for runs: at a depth of a thousand, making hits costs more than finding them.
 
         An empty query finds nothing.
         """
+        if self.typos is not None:
+            raise VizslaError(NO_TYPOS)
         return self._each(self._rankings, lambda: Ranking([], []), queries)
 
     def _each(
@@ -254,7 +277,7 @@ class Search:
         if self.syntax is None:
             (query,) = self.searcher.encode([text], self.bound, self.condition)
             return lambda n: self.top_k([query], n)[0]
-        words = WordQuery(self.searcher, self.bound, text, self.condition)
+        words = WordQuery(self.searcher, self.bound, text, self.condition, self.syntax)
         return lambda n: self._top_k_of_words(words, n)
 
     def _top_k_of_words(self, words: WordQuery, k: int) -> TopDocuments:

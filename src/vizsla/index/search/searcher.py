@@ -22,6 +22,7 @@ from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import BoundModel, SparsePart
 from vizsla.index.search.columns import Columns, DocumentRows, document_columns, row_columns
 from vizsla.index.search.filtering import passing_rows
+from vizsla.index.search.spelling import Speller
 from vizsla.index.search.suggestions import Completer
 from vizsla.index.search.words import WordPart, parts_with_words
 from vizsla.lazy import cached_property
@@ -169,6 +170,11 @@ class Searcher:
     def completer(self) -> Completer:
         """Completes words."""
         return Completer(self.snapshot, self.own.sparse)
+
+    @cached_property
+    def speller(self) -> Speller:
+        """Corrects words."""
+        return Speller(self.snapshot, self.own.sparse)
 
     def passes(self, number: int, condition: Filter) -> bool:
         """Whether the document with an insertion number passes a filter."""

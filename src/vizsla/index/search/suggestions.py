@@ -1,23 +1,19 @@
 """Suggestions: words of the collection that complete the typed prefix.
 
-An index stores terms, and a term can be the stem of several words, as `retriev` is of retrieval and retrieves. So the
-words of a term are looked up in a sample of the documents that have the term.
+An index stores terms, so the words of a term are looked up in documents (`term_words.py`).
 """
 
 from __future__ import annotations
 
-import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine import Segment
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import SparsePart
-from vizsla.models import PrecomputedVectors, as_text, is_text
+from vizsla.index.search.term_words import TermWords, cuts_words, is_of_a_word, most_frequent
 from vizsla.runs.retriever import check_count
 
 MAX_WORD = 64
@@ -45,15 +41,10 @@ class Completer:
     def __init__(self, snapshot: Snapshot, parts: Sequence[SparsePart]) -> None:
         self._snapshot = snapshot
         self._known: dict[tuple[str, int], list[Suggestion]] = {}
-        of_words = [part for part in parts if not _cuts_words(part)]
+        of_words = [part for part in parts if not cuts_words(part)]
         self._part = next(iter([*of_words, *parts]), None)
         self._has_pieces = not of_words
-        component = None if self._part is None else self._part.component
-        self._shows_terms = (
-            not snapshot.documents.has_texts
-            or isinstance(component, PrecomputedVectors)
-            or (component is not None and not component.tokens("dog"))
-        )
+        self._words_of = None if self._part is None else TermWords(snapshot, self._part)
 
     def suggest(self, typed: object, size: int) -> list[Suggestion]:
         """Completions of the last word of what is typed, those in most documents first."""
@@ -80,7 +71,7 @@ class Completer:
         if last and last[0].end == len(word):
             return last[0].start
         start = len(word)
-        while start and (_is_of_a_word(word[start - 1]) or word[start - 1] in "_'."):
+        while start and (is_of_a_word(word[start - 1]) or word[start - 1] in "_'."):
             start -= 1
         return start
 
@@ -90,7 +81,9 @@ class Completer:
         prefix = typed.lower()
         if not prefix:
             return []
-        if self._shows_terms:
+        words_of = self._words_of
+        assert words_of is not None
+        if not words_of.knows_words:
             return _ranked(self._as_they_are(self._terms_from(part, {prefix, typed}), prefix), size)
         stems = self._stems(part, prefix)
         frequencies = self._terms_from(part, {prefix, typed, self._changed(part, typed)} - {""}) | stems
@@ -98,12 +91,12 @@ class Completer:
         found: dict[str, int] = {}
         while best and len(found) < size:
             batch, best = best[: size + 2], best[size + 2 :]
-            for text, documents in self._words(part, batch, stems, frequencies, prefix).items():
+            for text, documents in self._words(words_of, batch, stems, frequencies, prefix).items():
                 found.setdefault(text, documents)
         if not found and len(prefix) > 3:  # a stem that has other letters at its end than its words
             near = self._terms_from(part, {prefix[: max(len(prefix) - 2, 3)]})
             best = sorted(near, key=lambda term: (-near[term], term))[:_MAX_CANDIDATES]
-            found = self._words(part, best, {}, near, prefix)
+            found = self._words(words_of, best, {}, near, prefix)
         return _ranked(found, size)
 
     def _terms_from(self, part: SparsePart, beginnings: Iterable[str]) -> dict[str, int]:
@@ -144,54 +137,22 @@ class Completer:
 
     def _words(
         self,
-        part: SparsePart,
+        words_of: TermWords,
         terms: Sequence[str],
         stems: Mapping[str, int],
         frequencies: Mapping[str, int],
         prefix: str,
     ) -> dict[str, int]:
         """For each term its most frequent word that begins as what is typed, and in how many documents the term is."""
-        numbers, _ = part.statistics.terms.lookup(part.space, terms)
-        rows: set[int] = set()
-        for term, number in zip(terms, numbers.tolist(), strict=True):
-            count = _MORE_DOCUMENTS if term in stems and not term.startswith(prefix) else _DOCUMENTS
-            rows.update(self._documents_with(number, count))
-        blocks = [
-            block
-            for document in self._snapshot.documents.by_number(rows).values()
-            for field in part.component.fields
-            if is_text(value := document.get(field))
-            for block in _blocks_with(as_text(value), prefix)
-        ]
-        counts: dict[str, Counter[str]] = {term: Counter() for term in terms}
-        for term, word in self._terms_in(part, blocks):
-            if term in counts and word.lower().startswith(prefix):
-                counts[term][word] += 1
-        chosen = {term: _most_frequent(words) for term, words in counts.items() if words}
-        in_lower_case = set(self._terms_in(part, [word.lower() for word in chosen.values()]))
+        counts = {
+            term: _MORE_DOCUMENTS if term in stems and not term.startswith(prefix) else _DOCUMENTS for term in terms
+        }
+        of_terms = words_of.find(counts, prefix)
+        chosen = {term: most_frequent(words) for term, words in of_terms.items() if words}
         found: dict[str, int] = {}
-        for term, word in chosen.items():  # a model may take the same letters in upper case for another word
-            shown = word.lower() if (term, word.lower()) in in_lower_case else word
-            found[shown] = max(found.get(shown, 0), frequencies[term])
+        for term, word in words_of.shown(chosen).items():
+            found[word] = max(found.get(word, 0), frequencies[term])
         return found
-
-    def _terms_in(self, part: SparsePart, blocks: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """The terms in some texts without blanks, and the words they stand for; of word pieces only whole words."""
-        text = f" {' '.join(blocks)} "
-        for term, start, end in part.component.tokens(text):
-            word = text[start:end].strip()
-            start = end - len(word)  # some tokenizers add the blank before a word to it
-            if not self._has_pieces or not (_is_of_a_word(text[start - 1]) or _is_of_a_word(text[end])):
-                yield term, word
-
-    def _documents_with(self, term: int, count: int) -> list[int]:
-        """The insertion numbers of some live documents that have a term, from all over the collection."""
-        found: list[int] = []
-        for segment, alive in zip(self._snapshot.segments, self._snapshot.alive, strict=True):
-            rows = _rows_with(segment, alive, term, count)
-            found += segment.numbers[rows].tolist()
-        chosen = np.linspace(0, len(found) - 1, min(count, len(found))).astype(int)
-        return [found[i] for i in chosen.tolist()]
 
 
 def _last_word(typed: str) -> str:
@@ -204,61 +165,6 @@ def _last_word(typed: str) -> str:
     except UnicodeEncodeError:  # half a surrogate pair
         return ""
     return word if len(word) <= MAX_WORD else ""
-
-
-def _blocks_with(text: str, prefix: str) -> Iterator[str]:
-    """What stands between blanks in a text and may have a word with a prefix, which is in lower case.
-
-    >>> list(_blocks_with("The (Dogs) bark at hot-dogs, not at underdogs.", "dog"))
-    ['(Dogs)', 'hot-dogs,']
-    """
-    lowered = text.lower()
-    if len(lowered) != len(text):  # some letters become two
-        yield from (block for block in text.split() if prefix in block.lower())
-        return
-    at = lowered.find(prefix)
-    while at >= 0:
-        before = lowered[at - 1] if at else " "
-        end = at + len(prefix)
-        if not before.isascii() or not before.isalnum():
-            start = at
-            while start and not text[start - 1].isspace():
-                start -= 1
-            while end < len(text) and not text[end].isspace():
-                end += 1
-            yield text[start:end]
-        at = lowered.find(prefix, end)
-
-
-def _cuts_words(part: SparsePart) -> bool:
-    """Whether the terms of a part are word pieces: a meaningless string then has several terms."""
-    return len(part.component.tokens("qzxvkjwq")) > 1
-
-
-def _is_of_a_word(character: str) -> bool:
-    """Whether a character is a letter, a digit, or a mark such as an accent."""
-    return unicodedata.category(character)[0] in "LNM"
-
-
-def _most_frequent(words: Counter[str]) -> str:
-    """The most frequent word, in whatever case; of equal ones the shortest."""
-    in_lower_case: Counter[str] = Counter()
-    for word, count in words.items():
-        in_lower_case[word.lower()] += count
-    return min(words, key=lambda w: (-in_lower_case[w.lower()], len(w), w.lower(), -words[w], w))
-
-
-def _rows_with(segment: Segment, alive: np.ndarray | None, term: int, count: int) -> np.ndarray:
-    """Some live rows of a segment that have a term."""
-    rows = np.zeros(0, np.int64)
-    for lists in (segment.small, segment.large):
-        documents, _ = lists.list_of(term, len(segment))
-        living = documents if alive is None else documents[alive[documents]]
-        chosen = np.linspace(0, len(living) - 1, min(count, len(living))).astype(np.int64)
-        rows = np.concatenate([rows, living[chosen].astype(np.int64)])
-        if len(rows) >= count:
-            break
-    return np.sort(rows)
 
 
 def _ranked(words: Mapping[str, int], size: int) -> list[Suggestion]:

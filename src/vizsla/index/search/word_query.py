@@ -30,6 +30,7 @@ from vizsla.runs.query_language import (
     SHOULD,
     Fuzzy,
     Group,
+    HalfTyped,
     Leaf,
     Phrase,
     Prefix,
@@ -64,12 +65,12 @@ class PartWeights:
 class WordQuery:
     """A query bound to a model and the documents that may be found."""
 
-    def __init__(self, searcher: Searcher, bound: BoundModel, text: str, condition: Filter | None) -> None:
+    def __init__(self, searcher: Searcher, bound: BoundModel, text: str, condition: Filter | None, syntax: str) -> None:
         self._searcher = searcher
         self._bound = bound
         self._condition = condition
         self._text = text
-        self._group = parse_query(text)
+        self._group = parse_query(text, syntax)
         self._parts = word_parts(searcher.words, bound)
         self._fields = frozenset(field for part in self._parts for field in part.bm25.fields)
         self._known: dict[int, list[_Terms]] = {}  # by the id of a leaf, which takes long to hash
@@ -284,7 +285,7 @@ class WordQuery:
         shape = PhraseShape(field=leaf.field)
         if isinstance(leaf, Prefix | Fuzzy):
             try:
-                terms = part.beginning_with(leaf.text) if isinstance(leaf, Prefix) else part.near(leaf.text, leaf.edits)
+                terms = _expanded(leaf, part)
             except StoppedError:
                 raise
             except VizslaError as e:
@@ -361,6 +362,13 @@ class WordQuery:
     def weights_by_namespace(self) -> dict[str, Mapping[str, float]]:
         """What terms weigh in each namespace, for highlighting."""
         return {part.component.namespace: self.weights[part.space].weights for part in self._bound.sparse}
+
+
+def _expanded(leaf: Prefix | Fuzzy, part: WordPart) -> list[str] | None:
+    """The terms that a leaf stands for; None for a word without one."""
+    if isinstance(leaf, Fuzzy):
+        return part.near(leaf.text, leaf.edits)
+    return part.completing(leaf.text) if isinstance(leaf, HalfTyped) else part.beginning_with(leaf.text)
 
 
 def _mask(rows: np.ndarray, size: int) -> np.ndarray:

@@ -105,6 +105,7 @@ class PhraseFinder:
         return rows_with_phrase(sequences, np.arange(len(rows)), pattern)
 
 
+_SHORTEST_PREFIX, _MOST_COMPLETED = 2, 100  # letters of a half-typed word, and terms that it stands for
 _NO_END = "q"  # a letter that ends no word; appending it avoids stemming and stop words
 
 
@@ -125,13 +126,31 @@ class WordPart:
     def beginning_with(self, word: str) -> list[str]:
         """The terms of documents that begin as a word, and the term of the word itself: `retriev` of retrieval."""
         self._refuse_pieces("*")
-        tokens = self.bm25.tokens(word + _NO_END)
-        prefix = tokens[0].term.removesuffix(_NO_END) if tokens else ""
-        if len(tokens) > 1 or not prefix:
+        prefix = self._prefix(word)
+        if not prefix:
             raise VizslaError("* needs a single word before it, of letters or digits")
         terms, frequencies = self._snapshot.terms.beginning_with(self.space, prefix)
         found = [term for term, n in zip(terms, frequencies.tolist(), strict=True) if n]
         return list(dict.fromkeys([*found, *self._living([token.term for token in self.bm25.tokens(word)])]))
+
+    def completing(self, word: str) -> list[str] | None:
+        """The terms of a word that may be half typed, and the most frequent ones that begin as it does.
+
+        A word of one letter, or one that is cut into pieces, stands for itself; None for one without a term.
+        """
+        tokens = self.bm25.tokens(word)
+        own = self._living([token.term for token in tokens])
+        prefix = "" if self.has_pieces else self._prefix(word)
+        if len(prefix) < _SHORTEST_PREFIX:
+            return own if tokens else None
+        terms, frequencies = self._snapshot.terms.beginning_with(self.space, prefix)
+        most = np.argsort(-frequencies, kind="stable")[:_MOST_COMPLETED]
+        return list(dict.fromkeys([*own, *(terms[i] for i in most.tolist() if frequencies[i])]))
+
+    def _prefix(self, word: str) -> str:
+        """How the terms of words begin that begin with a word; empty if it is none, or several."""
+        tokens = self.bm25.tokens(word + _NO_END)
+        return tokens[0].term.removesuffix(_NO_END) if len(tokens) == 1 else ""
 
     def near(self, word: str, edits: int) -> list[str] | None:
         """The terms of documents at most some edits from the term of a word; None for a word without one."""
@@ -155,8 +174,13 @@ class WordPart:
         _, frequencies = self._snapshot.terms.lookup(self.space, terms)
         return [term for term, n in zip(terms, frequencies.tolist(), strict=True) if n]
 
+    @cached_property
+    def has_pieces(self) -> bool:
+        """Whether its terms are pieces of words."""
+        return len(self.bm25.tokens("qzxvkjwq")) > 1  # no word, and yet several terms
+
     def _refuse_pieces(self, sign: str) -> None:
-        if len(self.bm25.tokens("qzxvkjwq")) > 1:  # no word, and yet several terms
+        if self.has_pieces:
             raise VizslaError(f"{sign} is for words, and the terms of this index are pieces of words")
 
 

@@ -32,6 +32,7 @@ _FIND = "SELECT number FROM terms WHERE namespace = ? AND term = ?"
 _FEW, _MANY = 16, 500  # up to 16 terms are found one by one; others in batches of 500, by one prepared statement
 _FIND_MANY = f"SELECT term, number FROM terms WHERE namespace = ? AND term IN ({','.join('?' * _MANY)})"
 _FIRSTS = "SELECT first FROM term_blocks WHERE namespace = ? ORDER BY first"  # by bytes, as by code points
+_SOME = f"SELECT term FROM terms WHERE namespace = ? LIMIT {_MIN_FOLDED}"
 _BLOCK = "SELECT data FROM term_blocks WHERE namespace = ? AND first = ?"
 _FIND_BLOCK = "SELECT data FROM term_blocks WHERE namespace = ? AND first <= ? ORDER BY first DESC LIMIT 1"
 _SINGLE = 50  # terms whose blocks are looked for one by one
@@ -132,12 +133,7 @@ class TermBlocks:
         if self._asked <= _SINGLE:  # for a few terms, as in a shell, the list of all blocks would take longer
             row = db.execute(_FIND_BLOCK, (namespace, term)).fetchone()
             return None if row is None else _find_in_text(_text_of(row[0]), term)
-        if namespace not in self._firsts:
-            firsts = [first for (first,) in db.execute(_FIRSTS, (namespace,))]
-            if not all(type(first) is str for first in firsts):
-                raise DamagedTermsError
-            self._firsts[namespace] = firsts
-        firsts = self._firsts[namespace]
+        firsts = self.firsts(db, namespace)
         place = bisect_right(firsts, term) - 1
         if place < 0:
             return None
@@ -148,6 +144,15 @@ class TermBlocks:
             row = db.execute(_BLOCK, (namespace, firsts[place])).fetchone()
             text = self._texts[namespace, place] = _text_of(None if row is None else row[0])
         return _find_in_text(text, term)
+
+    def firsts(self, db: sqlite3.Connection, namespace: int) -> list[str]:
+        """The first term of each block of a namespace."""
+        if namespace not in self._firsts:
+            firsts = [first for (first,) in db.execute(_FIRSTS, (namespace,))]
+            if not all(type(first) is str for first in firsts):
+                raise DamagedTermsError
+            self._firsts[namespace] = firsts
+        return self._firsts[namespace]
 
 
 def _find_stored(db: sqlite3.Connection, namespace: int, terms: Sequence[str], blocks: TermBlocks) -> dict[str, int]:
@@ -178,6 +183,15 @@ def find_terms(
     if not all(type(number) is int and -1 <= number < 1 << 32 for number in numbers):
         raise database.damaged(path, "a term has an invalid number")
     return numbers
+
+
+def some_terms(db: sqlite3.Connection, path: Path, namespace: int, blocks: TermBlocks) -> list[str]:
+    """The first term of each block, and terms that are in no block yet."""
+    with reading_terms(path):
+        new = [term for (term,) in db.execute(_SOME, (namespace,))]
+        if not all(type(term) is str for term in new):
+            raise DamagedTermsError
+        return [*blocks.firsts(db, namespace), *new]
 
 
 def has_terms(db: sqlite3.Connection, namespace: int) -> bool:

@@ -21,10 +21,12 @@ let suggestions = null;
 function setUpBar() {
 	const input = $("query");
 	let timer = null;
-	const commit = (value, push) => {
+	const commit = (value, push, whole) => {
 		clearTimeout(timer);
 		const q = value.trim();
-		if (q !== get().q || get().like) change({ q, like: "", page: 1, doc: "" }, push);
+		const half = !whole && value.trimEnd() === value;
+		const before = get();
+		if (q !== before.q || half !== before.half || before.like) change({ q, half, exact: q === before.q && before.exact, like: "", page: 1, doc: "" }, push);
 		else if (!typing) draw(get(), null);
 	};
 	input.addEventListener("input", () => {
@@ -38,7 +40,7 @@ function setUpBar() {
 		e.preventDefault();
 		suggestions.close();
 		typing = false;
-		commit(input.value, true);
+		commit(input.value, true, true);
 	});
 	$("clear").addEventListener("click", () => { input.value = ""; commit("", true); input.focus(); });
 	$("brand").addEventListener("click", (e) => {
@@ -145,6 +147,7 @@ function search(state, searching) {
 	if (searching) return run(state, info, server);
 	stop();
 	fill($("notice"));
+	fill($("spelling"));
 	fill($("results"));
 	fill($("count"));
 	fill($("pager"));

@@ -1,7 +1,7 @@
 // Runs the searches of a state: drops late answers, says when it is slow, tries again when the server is away.
 import { api } from "./api.js";
 import { DEPTH, compareNodes } from "./compare.js";
-import { $, el, fill, icon, number, plural } from "./dom.js";
+import { $, cut, el, fill, icon, number, plural } from "./dom.js";
 import { drawFacets, showWhere } from "./facets.js";
 import { loadGrades } from "./judging.js";
 import { hitNodes, textFields } from "./results.js";
@@ -55,11 +55,13 @@ function failed(e, state, info, server) {
 }
 
 /** What both sides of a search share. */
-const common = (state) => ({ ...(state.like ? { like: state.like } : queryOf(state)), filter: filterOf(state) });
-const queryOf = ({ q, syntax }) => ({ query: q, ...(syntax && { syntax }) });
+const common = (state, info) => ({ ...(state.like ? { like: state.like } : queryOf(state, info)), filter: filterOf(state) });
+const queryOf = ({ q, syntax, half }, { words }) => ({ query: q, ...(syntax ? { syntax } : half && words && { syntax: "typing" }) });
+/** What is done about typing errors: nothing while typing. */
+const spelling = ({ half, exact, like }, info) => (info.words && !half && !like ? { typos: exact ? "suggest" : "on" } : {});
 const offset = (state) => (state.page - 1) * PAGE_SIZE;
 const highlight = (info) => ({ fields: [...new Set([...(info.fields.includes("title") ? ["title"] : []), ...textFields(info)])], width: 260 });
-const context = (key, state, info, server) => ({ info, side: key, judging: server.may_judge && state.q, request: { ...common(state), ...sideOf(state[key]) } });
+const context = (key, state, info, server) => ({ info, side: key, judging: server.may_judge && state.q, request: { ...common(state, info), ...sideOf(state[key]) } });
 
 async function ask(info, body, signal) {
 	const answer = await api.search(info.name, body, signal);
@@ -69,27 +71,47 @@ async function ask(info, body, signal) {
 
 async function runOne(state, info, server, signal) {
 	const ctx = context("a", state, info, server);
-	const page = await ask(info, { ...ctx.request, k: PAGE_SIZE + 1, offset: offset(state), highlight: highlight(info) }, signal);
+	const page = await ask(info, { ...ctx.request, k: PAGE_SIZE + 1, offset: offset(state), highlight: highlight(info), ...spelling(state, info) }, signal);
+	const searched = drawSpelling(state, page);
+	if (page.corrected) Object.assign(ctx, { request: { ...ctx.request, query: searched.q }, judging: false });  // judgements are of what was typed
 	const more = page.hits.length > PAGE_SIZE;  // one more than is shown: is there a next page?
 	page.hits.length = Math.min(page.hits.length, PAGE_SIZE);
 	const shown = page.hits.length;
-	fill($("results"), shown ? hitNodes(page, ctx) : noResults(state, info, signal));
-	finish(state, info, server, signal, { shown, more, took: page.took, total: more ? null : offset(state) + shown });
+	fill($("results"), shown ? hitNodes(page, ctx) : noResults(searched, info, signal));
+	finish(searched, info, server, signal, { shown, more, took: page.took, total: more ? null : offset(state) + shown });
 }
 
 async function runCompare(state, info, server, signal) {
 	const both = async (key) => {
 		const ctx = context(key, state, info, server);
 		const [page, ranking] = await Promise.all([
-			ask(info, { ...ctx.request, k: PAGE_SIZE, offset: offset(state), highlight: highlight(info) }, signal),
+			ask(info, { ...ctx.request, k: PAGE_SIZE, offset: offset(state), highlight: highlight(info), ...spelling({ ...state, exact: true }, info) }, signal),
 			ask(info, { ...ctx.request, k: DEPTH, fields: [] }, signal),
 		]);
 		return { page, ctx, ranks: new Map(ranking.hits.map((h) => [h.id, h.rank])) };
 	};
 	const [a, b] = await Promise.all([both("a"), both("b")]);
+	drawSpelling(state, a.page);
 	fill($("results"), compareNodes({ a, b }, info, tab, (key) => { tab = key; }));
 	const shown = Math.max(a.page.hits.length, b.page.hits.length);
 	finish(state, info, server, signal, { shown, more: shown === PAGE_SIZE, took: a.page.took + b.page.took, total: null });
+}
+
+/** Says what may be meant, or what was searched instead; gives the state that was searched. */
+function drawSpelling(state, { did_you_mean: meant, corrected }) {
+	const link = (text, patch) => {
+		const to = { q: text, page: 1, doc: "", exact: false, ...patch };
+		const go = (e) => {
+			if (e.metaKey || e.ctrlKey || e.shiftKey || e.button) return;
+			e.preventDefault();
+			change(to);
+		};
+		return el("a", { href: linkTo(to), dir: "auto", onclick: go }, cut(text, 200));
+	};
+	fill($("spelling"),
+		corrected && ["Showing results for ", el("b", { dir: "auto" }, cut(corrected, 200)), ". Search instead for ", link(state.q, { exact: true }), "."],
+		meant && ["Did you mean ", link(meant), "?"]);
+	return corrected ? { ...state, q: corrected } : state;
 }
 
 /** What follows the results: counts and pages, then facets, grades, and words that are nowhere. */
@@ -99,8 +121,8 @@ function finish(state, info, server, signal, found) {
 	setTimeout(() => {
 		if (signal.aborted) return;
 		countFacets(state, info, signal, found).catch(() => signal.aborted || drawFacets());
-		if (server.judging && state.q) loadGrades(info.name, state.q).catch(() => {});
-		if (state.q && !state.syntax && found.shown) showUnknownWords($("unknown"), info, state.q, signal);
+		if (server.judging && state.q && !state.half) loadGrades(info.name, state.q).catch(() => {});
+		if (state.q && !state.syntax && !state.half && found.shown) showUnknownWords($("unknown"), info, state.q, signal);
 	}, AFTER);
 }
 
@@ -108,7 +130,7 @@ async function countFacets(state, info, signal, found) {
 	// To a dense model every document is a match: only the top can be counted.
 	const model = state.a.model || info.model;
 	const over = info.parts.some((part) => part.kind === "dense" && model.includes(part.name)) ? DEPTH : "all";
-	const count = (fields, without, size = VALUES) => ask(info, { ...common(state), filter: filterOf(state, without), ...sideOf({ model: state.a.model }), k: 0, facets: { fields, over, size } }, signal);
+	const count = (fields, without, size = VALUES) => ask(info, { ...common(state, info), filter: filterOf(state, without), ...sideOf({ model: state.a.model }), k: 0, facets: { fields, over, size } }, signal);
 	const chosen = info.facets.filter((field) => state.filters.some((f) => f.field === field));
 	// Values of a filtered field are counted without that filter: they are its alternatives.
 	const [all, ...own] = await Promise.all([count(info.facets), ...chosen.map((field) => count([field], field))]);

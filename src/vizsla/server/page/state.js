@@ -5,7 +5,7 @@ const SIDE = ["model", "expand", "rerank", "combine"];
 
 const emptySide = () => Object.fromEntries(SIDE.map((name) => [name, ""]));
 /** A search without filters, by the index's own model. */
-export const plain = () => ({ filters: [], where: "", syntax: "", page: 1, doc: "", a: emptySide(), b: null });
+export const plain = () => ({ filters: [], where: "", syntax: "", exact: false, page: 1, doc: "", a: emptySide(), b: null });
 
 function fromAddress() {
 	const params = new URLSearchParams(location.search);
@@ -18,6 +18,8 @@ function fromAddress() {
 		filters: params.getAll("f").map(readFilter).filter(Boolean),  // chosen values of facets
 		where: text("where"),  // a condition in words
 		syntax: text("syntax") === "lucene" ? "lucene" : "",  // the language of the query; empty for plain words
+		exact: params.has("exact"),  // the query is searched as it was typed, also if it looks misspelt
+		half: false,  // the last word may be half typed; no link is
 		page: Math.max(1, Number.parseInt(text("page"), 10) || 1),
 		a: side(""),
 		b: params.has("compare") ? side("b.") : null,
@@ -32,6 +34,7 @@ function toAddress(state) {
 	const putSide = (prefix, side) => SIDE.forEach((name) => put(prefix + name, side[name]));
 	for (const name of ["index", "q", "like", "where", "syntax", "doc"]) put(name, state[name]);
 	for (const { field, value } of state.filters) put("f", `${encodeURIComponent(field)}=${JSON.stringify(value)}`);
+	put("exact", state.exact && 1);
 	put("page", state.page > 1 && state.page);
 	putSide("", state.a);
 	put("compare", state.b && 1);

@@ -52,7 +52,7 @@ export function showUnknownWords(node, info, query, signal) {
 export function noResults(state, info, signal) {
 	const words = el("p");
 	const filtered = Boolean(state.filters.length || state.where);
-	if (state.q && !state.syntax) showUnknownWords(words, info, state.q, signal);
+	if (state.q && !state.syntax && !state.half) showUnknownWords(words, info, state.q, signal);
 	return el("div.empty", el("h2", state.page > 1 ? "No more results." : "Nothing found."), words,
 		filtered && el("p", "Filters are active. ", button(".button", clearFilters, "Search without filters")),
 		state.page > 1 && el("p", button(".button", () => change({ page: 1 }), "Back to the first page")),

@@ -81,6 +81,7 @@ def describe(service: Service, hosted: Hosted) -> dict[str, Any]:
         **{name: info.get(name) for name in same},
         "fields": list(index.model.fields),
         "parts": parts,
+        "words": index.has_words,
         "models": hosted.models.choices(),
         "expanders": hosted.models.expanders(),
         "rerankers": list(service.settings.rerankers),
