@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from vizsla.models.sketch import Sketch
     from vizsla.models.spar import Spar
     from vizsla.models.statistics import CountedStatistics, Statistics, average_length
+    from vizsla.models.synonyms import Synonyms
     from vizsla.neural.network import Network
 
 _HOMES = {
@@ -103,6 +104,7 @@ _HOMES = {
     "SparseDocuments": "components",
     "Statistics": "statistics",
     "Sum": "model",
+    "Synonyms": "synonyms",
     "TermCounts": "counts",
     "TermWeightEncoder": "components",
     "TokenComponent": "components",
@@ -170,6 +172,7 @@ __all__ = [
     "SparseDocuments",
     "Statistics",
     "Sum",
+    "Synonyms",
     "TermCounts",
     "TermWeightEncoder",
     "TokenComponent",

@@ -6,6 +6,7 @@ figures were made with. Lucene itself, tantivy and Elasticsearch have 1.2 and 0.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from vizsla.models.components import (
     shortened,
 )
 from vizsla.models.fields import Fields, as_text, check_fields, field_text
-from vizsla.models.model import MODELS, Model, Part, Sum
+from vizsla.models.model import MODELS, Model, Part, Sum, component_from
 from vizsla.models.statistics import Statistics, average_length, check_scheme, decoded_lengths, encode_lengths
 from vizsla.spec import Registry, options_of, with_defaults
 from vizsla.text import Analyzer, Lexicon, Token
@@ -238,6 +239,10 @@ class QueryExpander(ABC):
     ) -> list[dict[str, float]]:
         """The weighted terms of each query."""
 
+    def reasons(self, text: str, bm25: BM25) -> dict[str, str]:  # noqa: ARG002 (networks give none)
+        """Why terms are added to a query, as in `synonym of car`, for explanations."""
+        return {}
+
     @abstractmethod
     def options(self, folder: Path) -> dict[str, Any]:
         """The options as plain data; files it needs are written to the folder."""
@@ -309,9 +314,13 @@ class ExpandedBM25(SparseComponent):
     def tokens(self, text: str) -> list[Token]:
         return self.bm25.tokens(text)
 
+    def reasons(self, text: str) -> dict[str, str]:
+        return self.expander.reasons(text, self.bm25)
+
     def options(self, folder: Path) -> dict[str, Any]:
         expander = {"kind": self.expander.kind, **self.expander.options(folder)}
-        return {"queries": expander, "bm25": self.bm25.options(folder), "namespace": self.namespace, "name": self.name}
+        bm25 = {"kind": self.bm25.kind, **self.bm25.options(folder)}
+        return {"queries": expander, "bm25": bm25, "namespace": self.namespace, "name": self.name}
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> ExpandedBM25:
@@ -321,7 +330,10 @@ class ExpandedBM25(SparseComponent):
         if kind not in EXPANDER_KINDS:
             raise VizslaError(f"this version does not know query expanders of the kind {kind!r}; a newer version may")
         expander = EXPANDER_KINDS[kind].make.from_options(expander_options, folder)  # type: ignore[attr-defined]
-        return cls(**{**values, "expander": expander, "bm25": BM25.from_options(values["bm25"], folder)})
+        bm25 = component_from(values["bm25"], folder)
+        if not isinstance(bm25, BM25):
+            raise VizslaError(f"only BM25 has its queries expanded, and this is {bm25.name}")
+        return cls(**{**values, "expander": expander, "bm25": bm25})
 
 
 BM25_OPTIONS = options_of(
@@ -366,13 +378,15 @@ EXPANDERS: Registry[QueryExpander] = Registry("query expander", package="vizsla.
 
 
 def parse_expander(text: str) -> QueryExpander:
-    """A query expander by name, as in `rm3(documents=5)`, or an augmenter by its folder.
+    """A query expander by name, as in `rm3(documents=5)`, a file of synonyms, or the folder of an augmenter.
 
     >>> parse_expander("rm3(documents=5)").documents
     5
     """
     if text.partition("(")[0].strip() in EXPANDERS:
         return EXPANDERS.parse(text)
+    if os.path.isfile(text):
+        return EXPANDERS["synonyms"].make(file=text)
     return EXPANDERS["augmenter"].make(network=text)
 
 

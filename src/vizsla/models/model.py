@@ -333,7 +333,7 @@ MODELS: Registry[Model] = Registry(
     "model", package="vizsla.models", example='"bm25", "bm25(k1=1.2, b=0.75)" or "bm25 + 0.5 * bm25-wp"',
     first=(
         "bm25", "learned_sparse", "augmenter", "auto_weighted", "coil", "colbert", "counts", "gar",
-        "precomputed", "rm3", "sketch", "spar", "sums", "dense",
+        "precomputed", "rm3", "sketch", "spar", "sums", "synonyms", "dense",
     ),
 )  # fmt: skip
 """Everything that `parse_model` knows by name. A model of your own registers itself in the same way."""

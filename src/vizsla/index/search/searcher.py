@@ -29,7 +29,7 @@ from vizsla.models import Component, Model, Statistics
 from vizsla.runs import Filter
 
 _MAX_CACHED_FILTERS = 64
-_MAX_CACHED_MODELS = 8
+_MAX_CACHED_MODELS = 64
 
 
 class Searcher:
