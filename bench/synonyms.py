@@ -111,7 +111,7 @@ def measured(dataset: BeirDataset, pairs: Sequence[tuple[str, str]]) -> None:
         for way, scores in found.items():
             best = np.lexsort((np.arange(len(scores)), -scores))[:DEPTH]
             best = best[scores[best] > 0]
-            rankings[way][query_id] = Ranking([documents[i].id for i in best], scores[best])
+            rankings[way][query_id] = Ranking([documents[i].id for i in best], scores[best].astype(np.float32))
     values = {way: evaluate(Run(own), qrels, [MEASURE]).measures[MEASURE] for way, own in rankings.items()}
     print(
         f"  {len(pairs):5} pairs in {some} queries: " + ", ".join(f"{w} {v:.4f}" for w, v in values.items()), flush=True
