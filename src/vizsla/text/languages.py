@@ -47,6 +47,7 @@ _LUCENE = {
 PIPELINES = {
     "lucene-english": LUCENE_ENGLISH,
     "cjk": "standard | width | lower | bigrams | stop:lucene-english",
+    "code": "identifiers | normalize:nfkc | lower | stop:lucene-english",
     **{f"lucene-{name}": pipeline for name, pipeline in _LUCENE.items() if name != "english"},
 }
 
