@@ -91,7 +91,10 @@ def main() -> None:
     }
     print(f"{len(found):,} functions; {len(described):,} described, {len(named):,} named")
     for analyzer in options.analyzers:
-        with tempfile.TemporaryDirectory() as folder, Index.create(Path(folder) / "i", BM25(analyzer=analyzer)) as index:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Index.create(Path(folder) / "i", BM25(analyzer=analyzer)) as index,
+        ):
             index.add({"id": str(i), "text": function.code} for i, function in enumerate(found))
             index.commit()
             size = index.info()["index_bytes"]

@@ -46,12 +46,15 @@ if TYPE_CHECKING:
     from vizsla.models.fields import QUERIES, Fields, as_text, field_text, is_text, text_problem
     from vizsla.models.gar import GAR
     from vizsla.models.languages import (
+        LANGUAGE_SAMPLE,
         LanguageBM25,
         detect_model,
+        has_network,
         language_model,
         languages_named,
         mismatch,
         multilingual,
+        warn_of_language,
     )
     from vizsla.models.learned_sparse import LearnedSparse
     from vizsla.models.model import MODELS, CollectionStatistics, Component, Model, Part, Sum
@@ -68,6 +71,7 @@ _HOMES = {
     "BM25": "bm25",
     "EXPANDERS": "bm25",
     "GAR": "gar",
+    "LANGUAGE_SAMPLE": "languages",
     "MODELS": "model",
     "QUERIES": "fields",
     "RM3": "rm3",
@@ -120,6 +124,7 @@ _HOMES = {
     "field_text": "fields",
     "fitted_again": "auto_weighted",
     "fitted_description": "auto_weighted",
+    "has_network": "languages",
     "is_text": "fields",
     "language_model": "languages",
     "languages_named": "languages",
@@ -128,6 +133,7 @@ _HOMES = {
     "parse_expander": "bm25",
     "parse_model": "expressions",
     "text_problem": "fields",
+    "warn_of_language": "languages",
     "with_expansion": "bm25",
     "with_norm_of": "auto_weighted",
 }
@@ -136,6 +142,7 @@ __all__ = [
     "BM25",
     "EXPANDERS",
     "GAR",
+    "LANGUAGE_SAMPLE",
     "MODELS",
     "QUERIES",
     "RM3",
@@ -188,6 +195,7 @@ __all__ = [
     "field_text",
     "fitted_again",
     "fitted_description",
+    "has_network",
     "is_text",
     "language_model",
     "languages_named",
@@ -196,6 +204,7 @@ __all__ = [
     "parse_expander",
     "parse_model",
     "text_problem",
+    "warn_of_language",
     "with_expansion",
     "with_norm_of",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -243,6 +243,10 @@ class QueryExpander(ABC):
         """Why terms are added to a query, as in `synonym of car`, for explanations."""
         return {}
 
+    def vocabulary(self) -> Iterable[str]:
+        """The pieces of words that its network reads; none without a network."""
+        return ()
+
     @abstractmethod
     def options(self, folder: Path) -> dict[str, Any]:
         """The options as plain data; files it needs are written to the folder."""
@@ -316,6 +320,9 @@ class ExpandedBM25(SparseComponent):
 
     def reasons(self, text: str) -> dict[str, str]:
         return self.expander.reasons(text, self.bm25)
+
+    def vocabulary(self) -> Iterable[str]:
+        return self.expander.vocabulary()
 
     def options(self, folder: Path) -> dict[str, Any]:
         expander = {"kind": self.expander.kind, **self.expander.options(folder)}

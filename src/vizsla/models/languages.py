@@ -6,6 +6,7 @@ and the mean length of its language. A part for all other languages takes what n
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,20 +14,24 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from vizsla.described import fields_from_data
-from vizsla.errors import VizslaError
+from vizsla.errors import LanguageWarning, VizslaError
 from vizsla.models.bm25 import BM25, DocumentCounter
 from vizsla.models.components import SparseDocumentEncoder, SparseDocuments
 from vizsla.models.fields import Fields, field_text
-from vizsla.models.model import MODELS, Model, Sum
+from vizsla.models.model import MODELS, Component, Model, Sum
 from vizsla.spec import Option
 from vizsla.text import Analyzer
-from vizsla.text.detection import count_languages, document_language
+from vizsla.text.detection import count_languages, document_language, is_english_vocabulary
 from vizsla.text.languages import GENERAL, LANGUAGES, Language, parse_language
 
 OTHER = "other"
 """Stands for all languages that have no part."""
 _SMALLEST_SHARE, _FEWEST = 0.01, 3
 """The share of the documents, and the documents, that a language must have to get a part of its own."""
+_FOREIGN = 0.1
+"""The share of documents in other languages that an English model may have without a warning."""
+LANGUAGE_SAMPLE = 100
+"""Documents that are looked at before a warning."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +173,32 @@ def detect_model(documents: Iterable[Fields], fields: Sequence[str] = ("title", 
     codes = [code for code, n in counts.most_common() if n >= needed]
     codes = codes or [*(code for code, _ in counts.most_common(1)), "en"][:1]
     return DetectedModel(language_model(codes), tuple(LANGUAGES[code] for code in codes), counts, len(found))
+
+
+def has_network(model: Model) -> bool:
+    """Whether a part of a model may have been trained for some languages alone."""
+    return any(type(part.component).vocabulary is not Component.vocabulary for part in model.parts)
+
+
+def warn_of_language(model: Model, documents: Sequence[Fields]) -> None:
+    """Say in one sentence that documents are in a language that a network of the model was not made for."""
+    found = [_language_of(document, part.component.fields) for part in model.parts[:1] for document in documents]
+    counts = count_languages(found)
+    foreign = [(code, n) for code, n in counts.most_common() if code != "en"]
+    number = sum(n for _, n in foreign)
+    if not foreign or number < max(min(_FEWEST, len(found)), _FOREIGN * len(found)):
+        return
+    names = [part.component.name for part in model.parts if is_english_vocabulary(part.component.vocabulary())]
+    if names:
+        language = LANGUAGES[foreign[0][0]]
+        others = " or another language" if len(foreign) > 1 else ""
+        warnings.warn(
+            f"{number:,} of {len(found):,} documents looked at are in {language.name.capitalize()}{others}, and "
+            f"{names[0]} knows the words of English alone; BM25 of the language finds more, as in --language "
+            f"{language.code}, or a multilingual encoder, as in dense(checkpoint=hf:BAAI/bge-m3)",
+            LanguageWarning,
+            stacklevel=2,
+        )
 
 
 def _language_of(document: Fields, fields: Sequence[str]) -> Language | None:

@@ -10,7 +10,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from operator import add
@@ -221,6 +221,10 @@ class Component(Model):
         A component of a plugin goes by the name that its file registers.
         """
         return ""
+
+    def vocabulary(self) -> Iterable[str]:
+        """The pieces of words that its network reads; none without a network."""
+        return ()
 
     def with_frozen_statistics(self, held: Component) -> Self:  # noqa: ARG002 (most components freeze nothing)
         """The component with the statistics that were frozen into one of the same signature."""
