@@ -152,7 +152,7 @@ _OTHER_SCRIPTS = 2000  # words that are not Latin; BERT's English vocabulary has
 
 
 def is_english_vocabulary(pieces: Iterable[str]) -> bool:
-    """Whether the pieces of a tokenizer were made for English: its stop words are whole pieces, those of others are not.
+    """Whether a vocabulary was made for English: its stop words are whole pieces, those of others are not.
 
     >>> is_english_vocabulary(["the", "##ing"])  # too few words to tell
     False
