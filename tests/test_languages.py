@@ -219,6 +219,38 @@ def test_an_index_of_several_languages_does_what_others_do(tmp_path: Path, posit
     assert {hit.id for hit in index.search("Haus")} == {"de1"}
 
 
+def test_highlights_suggestions_and_similar_documents_follow_the_language(tmp_path: Path) -> None:
+    index = vizsla.Index.create(tmp_path / "index", language="de,en,th")
+    index.add(_documents("de en th fr", 2))
+    index.commit()
+    shown = index.highlighter("Haus house บ้านเก่า maisons")
+    for doc_id, matches in {"de0": ["Häusern"], "en0": ["houses"], "fr0": ["maisons"]}.items():
+        document = index.get(doc_id)
+        assert document is not None
+        snippet = shown.snippet(document)
+        assert [snippet.text[a:z] for a, z in snippet.matches] == matches
+    thai = index.get("th0")
+    assert thai is not None
+    assert "".join(shown.snippet(thai).text[a:z][0] for a, z in shown.snippet(thai).matches) == "บ้านเก"
+    assert [(s.text, s.documents) for s in index.suggest("old gar")] == [("garden", 2), ("garten", 2)]
+    assert [s.text for s in index.suggest("mais")] == ["mais", "maisons"]
+    assert index.similar("de0", 1).ids == ["de1"]
+    assert index.similar("fr0", 1).ids == ["fr1"]
+
+
+def test_an_export_says_what_the_other_engine_lacks(tmp_path: Path, cli: Cli) -> None:
+    with vizsla.Index.create(tmp_path / "index", language="de,en") as index:
+        index.add(_documents("de en"))
+        index.commit()
+    code, _, said = cli("export", tmp_path / "index", "-o", tmp_path / "out.jsonl")
+    assert code == 0
+    assert "each document has terms of its own language" in said
+    assert json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])["vector"].keys() >= {"words-de:haus"}
+    code, _, said = cli("export", tmp_path / "index", "-o", tmp_path / "out", "--format", "ciff")
+    assert code == 2
+    assert "posting lists can be exported of one sparse model" in said
+
+
 def test_languages_are_named_or_refused(tmp_path: Path) -> None:
     assert vizsla.Index.create(tmp_path / "a", language="German").model == vizsla.BM25(analyzer="lucene-german")
     for options in ({"language": "klingon"}, {"language": "auto"}, {"language": "de", "model": "bm25"}):

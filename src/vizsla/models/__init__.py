@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         languages_named,
         mismatch,
         multilingual,
+        part_has,
         warn_of_language,
     )
     from vizsla.models.learned_sparse import LearnedSparse
@@ -132,6 +133,7 @@ _HOMES = {
     "multilingual": "languages",
     "parse_expander": "bm25",
     "parse_model": "expressions",
+    "part_has": "languages",
     "text_problem": "fields",
     "warn_of_language": "languages",
     "with_expansion": "bm25",
@@ -203,6 +205,7 @@ __all__ = [
     "multilingual",
     "parse_expander",
     "parse_model",
+    "part_has",
     "text_problem",
     "warn_of_language",
     "with_expansion",

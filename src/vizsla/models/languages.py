@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from vizsla.described import fields_from_data
 from vizsla.errors import LanguageWarning, VizslaError
-from vizsla.models.bm25 import BM25, DocumentCounter
+from vizsla.models.bm25 import BM25, DocumentCounter, ExpandedBM25
 from vizsla.models.components import SparseDocumentEncoder, SparseDocuments
 from vizsla.models.fields import Fields, field_text
 from vizsla.models.model import MODELS, Component, Model, Sum
@@ -74,6 +74,12 @@ class LanguageBM25(BM25):
         types = {"analyzer": "str", "fields": "tuple[str, ...]", "languages": "tuple[str, ...]"}
         values = fields_from_data(cls, options, **types)
         return cls(**{**values, "analyzer": Analyzer.parse(values["analyzer"], folder)})
+
+
+def part_has(component: Component, document: Fields) -> bool:
+    """Whether a part of a model reads a document: one for a language reads those of the language, others read all."""
+    words = component.bm25 if isinstance(component, ExpandedBM25) else component
+    return not isinstance(words, LanguageBM25) or words.has(document)
 
 
 class _OneLanguage(DocumentCounter):

@@ -17,7 +17,7 @@ from vizsla.engine import Segment
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import SparsePart
-from vizsla.models import PrecomputedVectors, as_text, is_text
+from vizsla.models import ExpandedBM25, LanguageBM25, PrecomputedVectors, as_text, is_text
 from vizsla.runs.retriever import check_count
 
 MAX_WORD = 64
@@ -47,6 +47,8 @@ class Completer:
         self._known: dict[tuple[str, int], list[Suggestion]] = {}
         of_words = [part for part in parts if not _cuts_words(part)]
         self._part = next(iter([*of_words, *parts]), None)
+        self._others = [Completer(snapshot, [part]) for part in of_words[1:] if _is_of_a_language(part)]
+        """Completers of the other languages of an index of several."""
         self._has_pieces = not of_words
         component = None if self._part is None else self._part.component
         self._shows_terms = (
@@ -60,6 +62,13 @@ class Completer:
         if not isinstance(typed, str):
             raise VizslaError(f"what is typed is a text, not {kind_of(typed)}")
         size = check_count(size, "the number of suggestions")
+        found = dict(self._suggested(typed, size))
+        for other in self._others:  # a document is in one language
+            for text, documents in other._suggested(typed, size):
+                found[text] = found.get(text, 0) + documents
+        return _ranked(found, size)
+
+    def _suggested(self, typed: str, size: int) -> list[Suggestion]:
         word = _last_word(typed)
         if self._part is None or not word:
             return []
@@ -192,6 +201,12 @@ class Completer:
             found += segment.numbers[rows].tolist()
         chosen = np.linspace(0, len(found) - 1, min(count, len(found))).astype(int)
         return [found[i] for i in chosen.tolist()]
+
+
+def _is_of_a_language(part: SparsePart) -> bool:
+    """Whether a part has the words of the documents of one language alone."""
+    component = part.component.bm25 if isinstance(part.component, ExpandedBM25) else part.component
+    return isinstance(component, LanguageBM25)
 
 
 def _last_word(typed: str) -> str:
