@@ -137,6 +137,10 @@ class BM25(SparseComponent):
         rows = list(map(counted, map(analyzer, texts)))
         return shortened(rows, self.query_norm) if self.query_norm else rows
 
+    def query_factor(self, text: str, statistics: Statistics) -> float:  # noqa: ARG002
+        """What all weights of a query are multiplied by; 1 unless languages compete for it."""
+        return 1.0
+
     def length_codes(self, lengths: np.ndarray) -> np.ndarray:
         return encode_lengths(self.lengths, lengths)
 

@@ -1,7 +1,8 @@
 """BM25 over documents of several languages: one part a language, with analysis and statistics of its own.
 
-Each document is in one part, so it is scored by the query as its language analyses it, with the document frequencies
-and the mean length of its language. A part for all other languages takes what no part is for.
+Each document is in one part, so it is scored by the query as its language analyses it, with the document frequencies,
+the number of documents and the mean length of its language. A part counts by how many of the query's words it knows. A
+part for all other languages takes what no part is for.
 """
 
 from __future__ import annotations
@@ -16,18 +17,22 @@ from typing import Any, ClassVar, NamedTuple
 from vizsla.described import fields_from_data
 from vizsla.errors import LanguageWarning, VizslaError
 from vizsla.models.bm25 import BM25, DocumentCounter, ExpandedBM25
-from vizsla.models.components import SparseDocumentEncoder, SparseDocuments
+from vizsla.models.components import SearchContext, SparseDocumentEncoder, SparseDocuments
 from vizsla.models.fields import Fields, field_text
 from vizsla.models.model import MODELS, Component, Model, Sum
+from vizsla.models.statistics import Statistics
 from vizsla.spec import Option
 from vizsla.text import Analyzer
 from vizsla.text.detection import count_languages, document_language, is_english_vocabulary
 from vizsla.text.languages import GENERAL, LANGUAGES, Language, parse_language
+from vizsla.vectors import SparseVectors
 
 OTHER = "other"
 """Stands for all languages that have no part."""
 _SMALLEST_SHARE, _FEWEST = 0.01, 3
 """The share of the documents, and the documents, that a language must have to get a part of its own."""
+_FITTING = 4
+"""Chosen on a collection of ten languages; see docs/languages.md."""
 _FOREIGN = 0.1
 """The share of documents in other languages that an English model may have without a warning."""
 LANGUAGE_SAMPLE = 100
@@ -62,6 +67,35 @@ class LanguageBM25(BM25):
 
     def document_encoder(self) -> SparseDocumentEncoder:
         return _OneLanguage(self)
+
+    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:
+        rows = super().query_terms(texts)
+        return rows if context is None else self._weighed(rows, texts, context.statistics_of(self))
+
+    def query_vectors(self, texts: Sequence[str], statistics: Statistics) -> SparseVectors:
+        rows = self._weighed(self.query_terms(texts), texts, statistics)
+        return SparseVectors.from_rows(self.query_weights(rows, statistics), self.namespace)
+
+    def _weighed(
+        self, rows: Sequence[dict[str, float]], texts: Sequence[str], statistics: Statistics
+    ) -> list[dict[str, float]]:
+        factors = [self.query_factor(text, statistics) for text in texts]
+        return [
+            row if factor == 1 else {term: weight * factor for term, weight in row.items()}
+            for row, factor in zip(rows, factors, strict=True)
+        ]
+
+    def query_factor(self, text: str, statistics: Statistics) -> float:
+        """The share of a query's words that are in documents of the language or are its stop words, to a power.
+
+        So documents in the language of the query come before those in others that share a name or a number with it. A
+        query of which the language knows nothing has the factor 1.
+        """
+        words = self.text_analyzer.terms_by_word(text)
+        terms = list(dict.fromkeys(term for word in words for term in word))
+        known = dict(zip(terms, (statistics.document_frequencies(terms) > 0).tolist(), strict=True))
+        count = sum(not word or any(known[term] for term in word) for word in words)
+        return (count / len(words)) ** _FITTING if count else 1.0
 
     def has(self, document: Fields) -> bool:
         """Whether a document belongs to this part: by its field `language`, else by its text."""
@@ -136,7 +170,7 @@ def language_model(languages: Sequence[str]) -> Model:
     """The model of documents in some languages, the first of which is the main one: BM25, or `multilingual`.
 
     >>> language_model(["en"]).name, str(language_model(["de"]).analyzer), language_model(["de", "en"]).name
-    ('bm25', 'lucene-german', 'multilingual(de, en)')
+    ('bm25', 'german', 'multilingual(de, en)')
     """
     codes = list(dict.fromkeys(parse_language(language).code for language in languages))
     if len(codes) != 1:
@@ -171,7 +205,7 @@ def detect_model(documents: Iterable[Fields], fields: Sequence[str] = ("title", 
 
     >>> detected = detect_model([{"text": "Der Hund ist nicht in dem Garten, sondern auf der Straße."}] * 3)
     >>> str(detected.model.analyzer), detected.remark.partition(";")[0]
-    ('lucene-german', '3 of 3 documents looked at are German: analysed by lucene-german')
+    ('german', '3 of 3 documents looked at are German: analysed by german')
     """
     found = [_language_of(document, fields) for document in documents]
     counts = count_languages(found)
@@ -222,7 +256,8 @@ def mismatch(model: Model, detected: DetectedModel) -> str:
     words = [part.component for part in model.parts if isinstance(part.component, BM25)]
     own = {component.language for component in words if isinstance(component, LanguageBM25)}
     analyzers = {component.text_analyzer for component in words}
-    held = own or {code for code, of in LANGUAGES.items() if Analyzer.parse(of.analyzer) in analyzers}
+    known_by = {code: {of.analyzer, f"lucene-{of.name}", f"snowball-{of.name}"} for code, of in LANGUAGES.items()}
+    held = own or {code for code, names in known_by.items() if names & set(map(str, analyzers))}
     foreign = [of for of in detected.languages if of.code not in held and detected.counts[of.code]]
     if not held or not foreign:
         return ""

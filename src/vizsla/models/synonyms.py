@@ -15,7 +15,7 @@ import numpy as np
 
 from vizsla.described import fields_from_data
 from vizsla.errors import InputError, VizslaError
-from vizsla.models.bm25 import BM25, BM25_OPTIONS, EXPANDERS, ExpandedBM25, QueryExpander, counted
+from vizsla.models.bm25 import BM25, BM25_OPTIONS, EXPANDERS, ExpandedBM25, QueryExpander
 from vizsla.models.components import SearchContext
 from vizsla.models.model import MODELS
 from vizsla.models.statistics import Statistics
@@ -130,13 +130,12 @@ class Synonyms(QueryExpander):
         """The weighted terms of queries: their own, and their synonyms."""
         if context is None:
             raise VizslaError("how much a synonym weighs depends on how frequent it is, so synonyms need an index")
-        analyzer, rows = bm25.text_analyzer, []
-        for terms in map(analyzer, texts):
-            weights = counted(terms)
-            norm = max(len(weights), 1) ** bm25.query_norm
-            if self.matches(terms, analyzer):
-                weights = self.weights([(terms, 1.0)], bm25, context.statistics_of(bm25))
-            rows.append(weights if norm == 1 else {term: weight / norm for term, weight in weights.items()})
+        analyzer, statistics, rows = bm25.text_analyzer, context.statistics_of(bm25), []
+        for text in texts:
+            terms = analyzer(text)
+            weights = self.weights([(terms, 1.0)], bm25, statistics)
+            factor = bm25.query_factor(text, statistics) / max(len(set(terms)), 1) ** bm25.query_norm
+            rows.append(weights if factor == 1 else {term: weight * factor for term, weight in weights.items()})
         return rows
 
     def weights(

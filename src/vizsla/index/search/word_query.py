@@ -357,6 +357,9 @@ class WordQuery:
 
     def _counts_in(self, part: SparsePart) -> tuple[dict[str, float], list[tuple[Leaf, list[str]]]]:
         """How often each term counts, synonyms included, and the leaves that stand for others, with these."""
+        bm25 = part.component.bm25 if isinstance(part.component, ExpandedBM25) else part.component
+        assert isinstance(bm25, BM25)
+        factor = bm25.query_factor(self.plain_text, part.statistics)
         typed: list[tuple[list[str], float]] = []
         expanded: list[tuple[Leaf, list[str]]] = []
         for leaf in self._group.leaves():
@@ -364,12 +367,11 @@ class WordQuery:
                 continue
             own = [found for found in self._terms_of(leaf) if found.part.space == part.space]
             if isinstance(leaf, Prefix | Fuzzy):
-                expanded += [(leaf, found.terms) for found in own]
+                expanded += [(leaf.scaled(factor), found.terms) for found in own]
             elif own:
-                typed.append((own[0].part.finder.places(leaf.text)[0], leaf.boost))
+                typed.append((own[0].part.finder.places(leaf.text)[0], leaf.boost * factor))
         if (synonyms := self._synonyms.get(part.space)) is not None:
-            assert isinstance(part.component, ExpandedBM25)
-            return synonyms.weights(typed, part.component.bm25, part.statistics), expanded
+            return synonyms.weights(typed, bm25, part.statistics), expanded
         counts: dict[str, float] = {}
         for terms, boost in typed:
             for term in terms:
