@@ -92,6 +92,8 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         with pytest.raises(VizslaError, match=said):
             Synonyms.read(tmp_path / name)
     assert Synonyms.read(tmp_path / "marked").rules[0].left == ("car", "bus")
+    with pytest.raises(VizslaError, match=r"none\.txt: the synonyms cannot be read"):
+        parse_expander(str(tmp_path / "none.txt"))
     with pytest.raises(VizslaError, match="name a file of synonyms"):
         parse_expander("synonyms")
 

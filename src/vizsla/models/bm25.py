@@ -190,6 +190,17 @@ def counted(terms: Sequence[str]) -> dict[str, float]:
     return counts
 
 
+def multiplied(
+    rows: Sequence[dict[str, float]], texts: Sequence[str], bm25: BM25, statistics: Statistics
+) -> list[dict[str, float]]:
+    """The terms of queries, each query times its factor."""
+    factors = [bm25.query_factor(text, statistics) for text in texts]
+    return [
+        row if factor == 1 else {term: weight * factor for term, weight in row.items()}
+        for row, factor in zip(rows, factors, strict=True)
+    ]
+
+
 class DocumentCounter(SparseDocumentEncoder):
     """Counts terms; keeps a lexicon of the words it has met."""
 
@@ -304,7 +315,10 @@ class ExpandedBM25(SparseComponent):
         return replace(self.bm25, namespace=self.namespace).document_encoder()
 
     def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:
-        return self.expander.query_terms(texts, self.bm25, context)
+        rows = self.expander.query_terms(texts, self.bm25, context)
+        if context is None or self.bm25.reads_every_document:
+            return rows
+        return multiplied(rows, texts, self.bm25, context.statistics_of(self.bm25))
 
     def query_weights(self, queries: Sequence[Mapping[str, float]], statistics: Statistics) -> list[dict[str, float]]:
         """The final weights of the terms of each query, without those that the expander dropped by a weight of 0."""
@@ -396,7 +410,7 @@ def parse_expander(text: str) -> QueryExpander:
     """
     if text.partition("(")[0].strip() in EXPANDERS:
         return EXPANDERS.parse(text)
-    if os.path.isfile(text):
+    if os.path.isfile(text) or text.endswith(".txt"):
         return EXPANDERS["synonyms"].make(file=text)
     return EXPANDERS["augmenter"].make(network=text)
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from vizsla.described import fields_from_data
 from vizsla.errors import LanguageWarning, VizslaError
-from vizsla.models.bm25 import BM25, DocumentCounter, ExpandedBM25
+from vizsla.models.bm25 import BM25, DocumentCounter, ExpandedBM25, multiplied
 from vizsla.models.components import SearchContext, SparseDocumentEncoder, SparseDocuments
 from vizsla.models.fields import Fields, field_text
 from vizsla.models.model import MODELS, Component, Model, Sum
@@ -70,20 +70,11 @@ class LanguageBM25(BM25):
 
     def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:
         rows = super().query_terms(texts)
-        return rows if context is None else self._weighed(rows, texts, context.statistics_of(self))
+        return rows if context is None else multiplied(rows, texts, self, context.statistics_of(self))
 
     def query_vectors(self, texts: Sequence[str], statistics: Statistics) -> SparseVectors:
-        rows = self._weighed(self.query_terms(texts), texts, statistics)
+        rows = multiplied(self.query_terms(texts), texts, self, statistics)
         return SparseVectors.from_rows(self.query_weights(rows, statistics), self.namespace)
-
-    def _weighed(
-        self, rows: Sequence[dict[str, float]], texts: Sequence[str], statistics: Statistics
-    ) -> list[dict[str, float]]:
-        factors = [self.query_factor(text, statistics) for text in texts]
-        return [
-            row if factor == 1 else {term: weight * factor for term, weight in row.items()}
-            for row, factor in zip(rows, factors, strict=True)
-        ]
 
     def query_factor(self, text: str, statistics: Statistics) -> float:
         """The share of a query's words that are in documents of the language or are its stop words, to a power.

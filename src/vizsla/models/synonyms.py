@@ -134,8 +134,8 @@ class Synonyms(QueryExpander):
         for text in texts:
             terms = analyzer(text)
             weights = self.weights([(terms, 1.0)], bm25, statistics)
-            factor = bm25.query_factor(text, statistics) / max(len(set(terms)), 1) ** bm25.query_norm
-            rows.append(weights if factor == 1 else {term: weight * factor for term, weight in weights.items()})
+            norm = max(len(set(terms)), 1) ** bm25.query_norm
+            rows.append(weights if norm == 1 else {term: weight / norm for term, weight in weights.items()})
         return rows
 
     def weights(
