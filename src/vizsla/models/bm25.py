@@ -344,7 +344,7 @@ class ExpandedBM25(SparseComponent):
 
     def options(self, folder: Path) -> dict[str, Any]:
         expander = {"kind": self.expander.kind, **self.expander.options(folder)}
-        bm25 = {"kind": self.bm25.kind, **self.bm25.options(folder)}
+        bm25 = self.bm25.options(folder) | ({} if type(self.bm25) is BM25 else {"kind": self.bm25.kind})
         return {"queries": expander, "bm25": bm25, "namespace": self.namespace, "name": self.name}
 
     @classmethod
@@ -355,7 +355,7 @@ class ExpandedBM25(SparseComponent):
         if kind not in EXPANDER_KINDS:
             raise VizslaError(f"this version does not know query expanders of the kind {kind!r}; a newer version may")
         expander = EXPANDER_KINDS[kind].make.from_options(expander_options, folder)  # type: ignore[attr-defined]
-        bm25 = component_from(values["bm25"], folder)
+        bm25 = component_from({"kind": BM25.kind, **values["bm25"]}, folder)
         if not isinstance(bm25, BM25):
             raise VizslaError(f"only BM25 has its queries expanded, and this is {bm25.name}")
         return cls(**{**values, "expander": expander, "bm25": bm25})
