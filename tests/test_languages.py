@@ -110,7 +110,7 @@ FORMS = {  # what finds what, by the analyzers of languages; docs/languages.md h
     "persian": ("کتاب كتاب", "خانه‌ها خانه‌هاي", "۳۴ 34"),
     "turkish": ("İstanbul istanbul I\u0307stanbul",),
     "hindi": ("क\u093cलम \u0958लम", "२४ 24"),
-    "cjk": ("ＡＢＣ abc", "カ\u3099 ガ ｶﾞ", "\u1112\u1161\u11ab 한"),
+    "east-asian": ("ＡＢＣ abc", "カ\u3099 ガ ｶﾞ", "\u1112\u1161\u11ab 한"),
     "snowball-polish": ("ksią\u017cki ksia\u0328z\u0307ki",),
     "standard:trigrams | normalize:nfc | width | lower | digits": ("Điện Đie\u0323\u0302n", "ＡＢＣ abc", "๓๔ 34"),
     "standard | lower | fold": ("שָׁלוֹם שלום", "café CAFE cafe\u0301"),

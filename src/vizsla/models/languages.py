@@ -248,6 +248,7 @@ def mismatch(model: Model, detected: DetectedModel) -> str:
     own = {component.language for component in words if isinstance(component, LanguageBM25)}
     analyzers = {component.text_analyzer for component in words}
     known_by = {code: {of.analyzer, f"lucene-{of.name}", f"snowball-{of.name}"} for code, of in LANGUAGES.items()}
+    known_by |= {code: known_by[code] | {"cjk", "lucene-cjk"} for code in ("ja", "ko", "zh")}
     held = own or {code for code, names in known_by.items() if names & set(map(str, analyzers))}
     foreign = [of for of in detected.languages if of.code not in held and detected.counts[of.code]]
     if not held or not foreign:

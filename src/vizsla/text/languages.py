@@ -46,6 +46,9 @@ _LUCENE = {
 }
 
 
+_CJK = "standard | width | lower | bigrams | stop:lucene-english"
+
+
 def _composed(pipeline: str) -> str:
     tokenizer, _, rest = pipeline.partition(" | ")
     return f"{tokenizer} | normalize:nfc | {rest}"
@@ -54,7 +57,8 @@ def _composed(pipeline: str) -> str:
 PIPELINES = {
     "lucene-english": LUCENE_ENGLISH,
     **{name: _composed(pipeline) for name, pipeline in _LUCENE.items() if name not in ("cjk", "english", "whitespace")},
-    "cjk": _composed("standard | width | lower | bigrams | stop:lucene-english"),
+    "cjk": _CJK,
+    "east-asian": _composed(_CJK),
     "code": "identifiers | normalize:nfkc | lower | stop:lucene-english",
     **{f"lucene-{name}": pipeline for name, pipeline in _LUCENE.items() if name != "english"},
 }
@@ -90,7 +94,12 @@ _OTHERS = (
 
 def _languages() -> dict[str, Language]:
     found = []
-    for names, analyzer in ((_WITH_LUCENE, ""), (_WITH_SNOWBALL, "snowball-"), (_BIGRAMS, "cjk"), (_OTHERS, GENERAL)):
+    for names, analyzer in (
+        (_WITH_LUCENE, ""),
+        (_WITH_SNOWBALL, "snowball-"),
+        (_BIGRAMS, "east-asian"),
+        (_OTHERS, GENERAL),
+    ):
         for pair in names.split(","):
             code, name = pair.split()
             own = analyzer if names in (_BIGRAMS, _OTHERS) else analyzer + name
