@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import lzma
+import unicodedata
 from pathlib import Path
 
 import pytest
 
 import vizsla
 from conftest import Cli
+from qdrant_server import address, nodes
+from served import served
 from vizsla import Analyzer, VizslaError
-from vizsla.models import detect_model
+from vizsla.backends.qdrant import QdrantIndex
+from vizsla.models import detect_model, language_model
 from vizsla.text import register_filter
 from vizsla.text.detection import detect_language
 from vizsla.text.languages import PIPELINES, PROBE
@@ -98,6 +102,43 @@ def test_unknown_options_are_named(text: str, said: str) -> None:
         Analyzer.parse(text)
 
 
+FORMS = {  # what finds what, by the analyzers of languages; docs/languages.md has the table
+    "german": ("Häuser Ha\u0308user Haeuser hauser", "Straße STRASSE Strasse"),
+    "french": ("été e\u0301te\u0301",),
+    "greek": ("Ελλάδα ΕΛΛΑΔΑ Ελλα\u0301δα",),
+    "arabic": ("مدرسه مدرسة مَدْرَسَة", "أحمد احمد ا\u0654حمد", "٣٤ 34"),
+    "persian": ("کتاب كتاب", "خانه‌ها خانه‌هاي", "۳۴ 34"),
+    "turkish": ("İstanbul istanbul I\u0307stanbul",),
+    "hindi": ("क\u093cलम \u0958लम", "२४ 24"),
+    "east-asian": ("ＡＢＣ abc", "カ\u3099 ガ ｶﾞ", "\u1112\u1161\u11ab 한"),
+    "snowball-polish": ("ksią\u017cki ksia\u0328z\u0307ki",),
+    "standard:trigrams | normalize:nfc | width | lower | digits": ("Điện Đie\u0323\u0302n", "ＡＢＣ abc", "๓๔ 34"),
+    "standard | lower | fold": ("שָׁלוֹם שלום", "café CAFE cafe\u0301"),
+    "code": ("ﬁle FILE",),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_forms_of_a_word_that_are_one(name: str) -> None:
+    analyzer = Analyzer.parse(name)
+    for forms in FORMS[name]:
+        terms = [analyzer(form) for form in forms.split()]
+        assert terms[0], forms
+        assert terms == [terms[0]] * len(terms), ascii(forms)
+
+
+def test_lucenes_analyzers_keep_letters_and_accents_apart_as_lucene_does() -> None:
+    assert Analyzer.parse("lucene-english")("cafe\u0301") != Analyzer.parse("lucene-english")("café")
+    assert Analyzer.parse("lucene-french")("e\u0301te\u0301") != Analyzer.parse("lucene-french")("été")
+
+
+@pytest.mark.parametrize("name", [n for n in PIPELINES if f"lucene-{n}" in PIPELINES and n != "cjk"])
+def test_analyzers_of_languages_are_lucenes_on_composed_text(name: str) -> None:
+    own, lucenes = Analyzer.parse(name), Analyzer.parse(f"lucene-{name}")
+    texts = [unicodedata.normalize("NFC", text) for text, _ in CASES[f"lucene-{name}"]]
+    assert [own.tokens(text) for text in texts] == [lucenes.tokens(text) for text in texts]
+
+
 def test_an_index_whose_analyzer_gives_other_terms_is_refused(tmp_path: Path) -> None:
     register_filter("shortened-for-test", lambda term: term[:4])
     model = vizsla.parse_model("bm25(analyzer=standard | lower | shortened-for-test)")
@@ -174,8 +215,8 @@ def test_the_model_of_documents_follows_their_languages() -> None:
     assert detect_model([]).model == vizsla.BM25()
     assert detect_model([{"text": "x"}]).remark == ""
     german = detect_model(_documents("de", 40) + _documents("en", 1))
-    assert german.model == vizsla.BM25(analyzer="lucene-german")
-    assert german.remark.startswith("40 of 41 documents looked at are German: analysed by lucene-german")
+    assert german.model == vizsla.BM25(analyzer="german")
+    assert german.remark.startswith("40 of 41 documents looked at are German: analysed by german")
     both = detect_model(_documents("de en"))
     assert both.model.name == "multilingual(de, en)"
     assert detect_model([{"text": "x", "language": "pt-BR"}] * 3).languages[0].code == "pt"
@@ -219,8 +260,40 @@ def test_an_index_of_several_languages_does_what_others_do(tmp_path: Path, posit
     assert {hit.id for hit in index.search("Haus")} == {"de1"}
 
 
+def test_highlights_suggestions_and_similar_documents_follow_the_language(tmp_path: Path) -> None:
+    index = vizsla.Index.create(tmp_path / "index", language="de,en,th")
+    index.add(_documents("de en th fr", 2))
+    index.commit()
+    shown = index.highlighter("Haus house บ้านเก่า maisons")
+    for doc_id, matches in {"de0": ["Häusern"], "en0": ["houses"], "fr0": ["maisons"]}.items():
+        document = index.get(doc_id)
+        assert document is not None
+        snippet = shown.snippet(document)
+        assert [snippet.text[a:z] for a, z in snippet.matches] == matches
+    thai = index.get("th0")
+    assert thai is not None
+    assert "".join(shown.snippet(thai).text[a:z][0] for a, z in shown.snippet(thai).matches) == "บ้านเก"
+    assert [(s.text, s.documents) for s in index.suggest("old gar")] == [("garden", 2), ("garten", 2)]
+    assert [s.text for s in index.suggest("mais")] == ["mais", "maisons"]
+    assert index.similar("de0", 1).ids == ["de1"]
+    assert index.similar("fr0", 1).ids == ["fr1"]
+
+
+def test_an_export_says_what_the_other_engine_lacks(tmp_path: Path, cli: Cli) -> None:
+    with vizsla.Index.create(tmp_path / "index", language="de,en") as index:
+        index.add(_documents("de en"))
+        index.commit()
+    code, _, said = cli("export", tmp_path / "index", "-o", tmp_path / "out.jsonl")
+    assert code == 0
+    assert "each document has terms of its own language" in said
+    assert json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])["vector"].keys() >= {"words-de:haus"}
+    code, _, said = cli("export", tmp_path / "index", "-o", tmp_path / "out", "--format", "ciff")
+    assert code == 2
+    assert "posting lists can be exported of one sparse model" in said
+
+
 def test_languages_are_named_or_refused(tmp_path: Path) -> None:
-    assert vizsla.Index.create(tmp_path / "a", language="German").model == vizsla.BM25(analyzer="lucene-german")
+    assert vizsla.Index.create(tmp_path / "a", language="German").model == vizsla.BM25(analyzer="german")
     for options in ({"language": "klingon"}, {"language": "auto"}, {"language": "de", "model": "bm25"}):
         with pytest.raises(VizslaError, match=r"unknown language|detected before|not both"):
             vizsla.Index.create(tmp_path / "b", **options)  # type: ignore[arg-type]
@@ -232,7 +305,7 @@ def test_the_command_line_says_what_it_found(tmp_path: Path, cli: Cli) -> None:
     source.write_text("\n".join(json.dumps(d) for d in _documents("de", 5)) + "\n")
     code, _, said = cli("index", source, "-o", tmp_path / "index")
     assert code == 0
-    assert "documents looked at are German: analysed by lucene-german" in said
+    assert "documents looked at are German: analysed by german" in said
     source.write_text("\n".join(json.dumps(d) for d in _documents("ru", 5)) + "\n")
     code, _, said = cli("add", tmp_path / "index", source)
     assert code == 0
@@ -240,3 +313,64 @@ def test_the_command_line_says_what_it_found(tmp_path: Path, cli: Cli) -> None:
     code, _, said = cli("index", source, "-o", tmp_path / "other", "--language", "ru", "-m", "bm25")
     assert code == 2
     assert "not both" in said
+
+
+def test_a_language_counts_by_the_words_of_the_query_that_it_knows(tmp_path: Path) -> None:
+    index = vizsla.Index.create(tmp_path / "index", language="de,en")
+    index.add(
+        [
+            {"id": "de", "text": "Rex ist der Hund von Anna.", "language": "de"},
+            {"id": "en", "text": "Rex is the dog that Anna has.", "language": "en"},
+            *({"id": f"x{i}", "text": "Rex Anna dog", "language": "en"} for i in range(5)),
+        ]
+    )
+    index.commit()
+    assert index.search("der Hund Rex")[0].id == "de"
+    assert index.search("the dog Rex")[0].id != "de"
+    assert {hit.id for hit in index.search("the dog Rex")} == {"de", "en", *(f"x{i}" for i in range(5))}
+    german, english = (part.component for part in index.model.parts[:2])
+    for part, query, share in ((german, "the dog Rex", 1 / 3), (english, "der dog Rex", 2 / 3), (english, "Kuh", 1)):
+        alone = index.with_model(part)
+        expected = {hit.id: share**4 * hit.score for hit in alone.search("Rex dog" if part is english else "Rex")}
+        if query != "Kuh":
+            assert {hit.id: hit.score for hit in alone.search(query)} == pytest.approx(expected)
+            found = {hit.id: hit.score for hit in alone.search(query, syntax="lucene")}
+            assert found == pytest.approx(expected)
+        else:
+            assert not alone.search(query)
+    hit = index.search("the dog Rex", 10)[-1]
+    assert index.explain("the dog Rex", hit.id).score == pytest.approx(hit.score)
+    texts = [str(document["text"]) for document in index.get_many(["de", "en"]).values()]
+    contents = [{"text": texts[0], "language": "de"}, {"text": texts[1], "language": "en"}]
+    statistics = index.model.statistics(contents)
+    scores = index.model.encode_queries(["the Hund Rex"], statistics).dot(index.model.encode_documents(contents))
+    small = vizsla.Index.create(tmp_path / "small", index.model)
+    small.add([{"id": str(i), **content} for i, content in enumerate(contents)])
+    small.commit()
+    assert {int(h.id): h.score for h in small.search("the Hund Rex")} == pytest.approx(dict(enumerate(scores[0])))
+
+
+def test_clients_and_clusters_follow_the_language(tmp_path: Path, qdrant_command: list[str]) -> None:
+    queries = ["Häuser", "the old houses", "บ้านเก่า", "der Hund und das Haus", "maisons"]
+    with nodes(tmp_path / "nodes", command=qdrant_command) as (node,):
+        local = vizsla.Index.create(tmp_path / "i", language="de,en,th")
+        cluster = QdrantIndex.create(address([node], "words"), language_model(["de", "en", "th"]))
+        for index in (local, cluster):
+            index.add(_documents("de en th fr", 2))
+            index.commit()
+        for query in queries:
+            expected = {hit.id: hit.score for hit in local.search(query)}
+            assert expected
+            assert {hit.id: hit.score for hit in cluster.search(query)} == pytest.approx(expected, rel=1e-5)
+        assert cluster.explain("the old houses", "en0").score == pytest.approx(
+            local.explain("the old houses", "en0").score, rel=1e-5
+        )
+    with served({"i": str(local.path)}) as client, vizsla.RemoteIndex(f"{client.url}/i") as remote:
+        for query in queries:
+            assert remote.search(query) == local.search(query)
+        body = {"query": "the old houses", "highlight": True, "k": 1}
+        (hit,) = client.post("/v1/i/search", body).data["results"][0]["hits"]
+        shown = hit["highlights"]["text"]
+        assert "houses" in [shown["text"][a:z] for a, z in shown["matches"]]
+        assert [s.text for s in remote.suggest("gart")] == ["garten"]
+        assert remote.similar("fr0", 1).ids == ["fr1"]

@@ -138,12 +138,12 @@ def test_other_expanders_are_refused_with_a_way_that_works(
 ) -> None:
     answer = client.post("/v1/d/search", {"query": "dog", "expand": expand})
     assert answer.status == 400
-    way = 'start the server with --model NAME="bm25-augmented(network=DIR)" and ask for the model NAME'
+    way = "start the server with --expander NAME=EXPANDER for synonyms from a file or an augmenter of your own"
     assert "only 'rm3' and 'general'" in answer.error
     assert way in answer.error
     Augmenter.load("general").save(tmp_path / "mine")
-    with served({"d": folder}, models={"mine": f"bm25-augmented(network={tmp_path / 'mine'})"}) as other:
-        assert other.post("/v1/d/search", {"query": "dog", "model": "mine"}).status == 200
+    with served({"d": folder}, expanders={"mine": str(tmp_path / "mine")}) as other:
+        assert other.post("/v1/d/search", {"query": "dog", "expand": "mine"}).status == 200
 
 
 # In Python

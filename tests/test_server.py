@@ -144,7 +144,7 @@ def test_models_weights_and_expansion(client: Client, folder: Path) -> None:
         ({"model": "bm25-wp"}, "this index does not have what 'bm25-wp' reads"),
         ({"model": "bm25-rm3(documents=1000000)"}, "documents is 1000000, and the server takes at most 1000"),
         ({"expand": "/etc"}, "a request cannot name the query expander '/etc', only 'rm3' and 'general'"),
-        ({"expand": "augmenter"}, 'start the server with --model NAME="bm25-augmented(network=DIR)"'),
+        ({"expand": "augmenter"}, "start the server with --expander NAME=EXPANDER"),
         ({"weights": [1, 2]}, "the model bm25 has 1 parts"),
         ({"weights": [1], "model": "bm25"}, "give either a model or the weights"),
         ({"combine": "rrf"}, "rrf combines the parts of a sum"),

@@ -55,6 +55,7 @@ API = {
             "vizsla.models.ExpandedBM25",
             "vizsla.models.QueryExpander",
             "vizsla.models.RM3",
+            "vizsla.models.Synonyms",
             "vizsla.models.Augmenter",
             "vizsla.models.Reranker",
             "vizsla.models.PrecomputedVectors",

@@ -21,6 +21,10 @@ class VizslaError(Exception):
     """Whether the message has further lines that show the place of the mistake."""
 
 
+class LanguageWarning(UserWarning):
+    """Documents are in a language that the network of a model was not made for."""
+
+
 class InputError(VizslaError):
     """A file, a line or a value that cannot be used; the message starts with the file and the line.
 

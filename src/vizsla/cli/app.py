@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import StringIO, TextIOWrapper
@@ -18,7 +19,7 @@ import typer
 
 from vizsla import __version__
 from vizsla.cli.commands import AllCommands, register
-from vizsla.errors import VizslaError
+from vizsla.errors import LanguageWarning, VizslaError
 from vizsla.harmless import harmless
 
 WRONG_USE = 2
@@ -86,7 +87,7 @@ def application(arguments: Sequence[str] = ()) -> typer.Typer:
 
 def run() -> int:
     """Run the command line; a user's mistake is one sentence and exit code 2, never a traceback."""
-    with _streams(), _stopping():
+    with _streams(), _stopping(), _warnings():
         try:
             _check_arguments(sys.argv[1:])
             code = typer.main.get_command(application(sys.argv[1:])).main(prog_name="vizsla", standalone_mode=False)
@@ -156,6 +157,23 @@ def _stopping() -> Iterator[None]:
         sys.unraisablehook = hook
         for number in handled:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def _warnings() -> Iterator[None]:
+    """Show what is said about languages as a sentence, without the line of code that says it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", LanguageWarning)
+        show = warnings.showwarning
+
+        def say(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
+            if issubclass(category, LanguageWarning):
+                _say(str(message))
+            else:
+                show(message, category, *place, **rest)
+
+        warnings.showwarning = say
+        yield
 
 
 def _check_arguments(arguments: list[str]) -> None:

@@ -74,8 +74,14 @@ def export(
         raise VizslaError(f"only {' and '.join(_TEXT_FORMATS)} can go to standard output; {format} needs files")
     with Index.open(index) as opened, console.output_file(target) as file:
         from vizsla.backends import export_vectors
+        from vizsla.models import LanguageBM25
 
         count = export_vectors(opened, format, file, quantise, texts=not no_texts)
+        if any(isinstance(part.component, LanguageBM25) for part in opened.model.parts):
+            console.remark(
+                "each document has terms of its own language, after the name of its namespace; the other engine "
+                "analyses none of these languages, so write queries with --query or --queries"
+            )
     console.remark(f"{console.count(count, 'vector')} written to {console.output_name(target)}")
 
 

@@ -120,7 +120,9 @@ Filter = Annotated[
 Expand = Annotated[
     str | None,
     typer.Option(
-        "--expand", metavar="EXPANDER", help="Query expansion for BM25: rm3, general, or the folder of a trained one."
+        "--expand",
+        metavar="EXPANDER",
+        help="Query expansion for BM25: rm3, general, a file of synonyms, or the folder of a trained one.",
     ),
 ]
 Combine = Annotated[

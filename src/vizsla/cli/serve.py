@@ -31,6 +31,10 @@ def serve(
         list[str] | None,
         typer.Option("--model", "-m", metavar="NAME=MODEL", help="A model that requests may name; repeatable."),
     ] = None,
+    expander: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=EXPANDER", help="Query expansion that requests may name; repeatable."),
+    ] = None,
     reranker: Annotated[
         list[str] | None, typer.Option(metavar="NAME=MODEL", help="A reranker that requests may name; repeatable.")
     ] = None,
@@ -64,6 +68,7 @@ def serve(
         "write": write,
         "keys": keys and str(keys),
         "models": named_values(model or [], "--model"),
+        "expanders": named_values(expander or [], "--expander"),
         "rerankers": named_values(reranker or [], "--reranker"),
         "cors": cors,
         "hosts": allow_host,

@@ -46,12 +46,16 @@ if TYPE_CHECKING:
     from vizsla.models.fields import QUERIES, Fields, as_text, field_text, is_text, text_problem
     from vizsla.models.gar import GAR
     from vizsla.models.languages import (
+        LANGUAGE_SAMPLE,
         LanguageBM25,
         detect_model,
+        has_network,
         language_model,
         languages_named,
         mismatch,
         multilingual,
+        part_has,
+        warn_of_language,
     )
     from vizsla.models.learned_sparse import LearnedSparse
     from vizsla.models.model import MODELS, CollectionStatistics, Component, Model, Part, Sum
@@ -61,12 +65,14 @@ if TYPE_CHECKING:
     from vizsla.models.sketch import Sketch
     from vizsla.models.spar import Spar
     from vizsla.models.statistics import CountedStatistics, Statistics, average_length
+    from vizsla.models.synonyms import Synonyms
     from vizsla.neural.network import Network
 
 _HOMES = {
     "BM25": "bm25",
     "EXPANDERS": "bm25",
     "GAR": "gar",
+    "LANGUAGE_SAMPLE": "languages",
     "MODELS": "model",
     "QUERIES": "fields",
     "RM3": "rm3",
@@ -103,6 +109,7 @@ _HOMES = {
     "SparseDocuments": "components",
     "Statistics": "statistics",
     "Sum": "model",
+    "Synonyms": "synonyms",
     "TermCounts": "counts",
     "TermWeightEncoder": "components",
     "TokenComponent": "components",
@@ -118,6 +125,7 @@ _HOMES = {
     "field_text": "fields",
     "fitted_again": "auto_weighted",
     "fitted_description": "auto_weighted",
+    "has_network": "languages",
     "is_text": "fields",
     "language_model": "languages",
     "languages_named": "languages",
@@ -125,7 +133,9 @@ _HOMES = {
     "multilingual": "languages",
     "parse_expander": "bm25",
     "parse_model": "expressions",
+    "part_has": "languages",
     "text_problem": "fields",
+    "warn_of_language": "languages",
     "with_expansion": "bm25",
     "with_norm_of": "auto_weighted",
 }
@@ -134,6 +144,7 @@ __all__ = [
     "BM25",
     "EXPANDERS",
     "GAR",
+    "LANGUAGE_SAMPLE",
     "MODELS",
     "QUERIES",
     "RM3",
@@ -170,6 +181,7 @@ __all__ = [
     "SparseDocuments",
     "Statistics",
     "Sum",
+    "Synonyms",
     "TermCounts",
     "TermWeightEncoder",
     "TokenComponent",
@@ -185,6 +197,7 @@ __all__ = [
     "field_text",
     "fitted_again",
     "fitted_description",
+    "has_network",
     "is_text",
     "language_model",
     "languages_named",
@@ -192,7 +205,9 @@ __all__ = [
     "multilingual",
     "parse_expander",
     "parse_model",
+    "part_has",
     "text_problem",
+    "warn_of_language",
     "with_expansion",
     "with_norm_of",
 ]

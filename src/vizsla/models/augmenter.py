@@ -141,6 +141,9 @@ class Augmenter(QueryExpander):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_numbers"}
 
+    def vocabulary(self) -> Sequence[str]:
+        return self.pieces.tokenizer.vocabulary if isinstance(self.pieces.tokenizer, WordPiece) else ()
+
     # In a folder
 
     def options(self, folder: Path) -> dict[str, Any]:

@@ -6,8 +6,9 @@ figures were made with. Lucene itself, tantivy and Elasticsearch have 1.2 and 0.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -27,7 +28,7 @@ from vizsla.models.components import (
     shortened,
 )
 from vizsla.models.fields import Fields, as_text, check_fields, field_text
-from vizsla.models.model import MODELS, Model, Part, Sum
+from vizsla.models.model import MODELS, Model, Part, Sum, component_from
 from vizsla.models.statistics import Statistics, average_length, check_scheme, decoded_lengths, encode_lengths
 from vizsla.spec import Registry, options_of, with_defaults
 from vizsla.text import Analyzer, Lexicon, Token
@@ -136,6 +137,10 @@ class BM25(SparseComponent):
         rows = list(map(counted, map(analyzer, texts)))
         return shortened(rows, self.query_norm) if self.query_norm else rows
 
+    def query_factor(self, text: str, statistics: Statistics) -> float:  # noqa: ARG002
+        """What all weights of a query are multiplied by; 1 unless languages compete for it."""
+        return 1.0
+
     def length_codes(self, lengths: np.ndarray) -> np.ndarray:
         return encode_lengths(self.lengths, lengths)
 
@@ -183,6 +188,17 @@ def counted(terms: Sequence[str]) -> dict[str, float]:
         for term in terms:
             counts[term] += 1.0
     return counts
+
+
+def multiplied(
+    rows: Sequence[dict[str, float]], texts: Sequence[str], bm25: BM25, statistics: Statistics
+) -> list[dict[str, float]]:
+    """The terms of queries, each query times its factor."""
+    factors = [bm25.query_factor(text, statistics) for text in texts]
+    return [
+        row if factor == 1 else {term: weight * factor for term, weight in row.items()}
+        for row, factor in zip(rows, factors, strict=True)
+    ]
 
 
 class DocumentCounter(SparseDocumentEncoder):
@@ -238,6 +254,14 @@ class QueryExpander(ABC):
     ) -> list[dict[str, float]]:
         """The weighted terms of each query."""
 
+    def reasons(self, text: str, bm25: BM25) -> dict[str, str]:  # noqa: ARG002 (networks give none)
+        """Why terms are added to a query, as in `synonym of car`, for explanations."""
+        return {}
+
+    def vocabulary(self) -> Iterable[str]:
+        """The pieces of words that its network reads; none without a network."""
+        return ()
+
     @abstractmethod
     def options(self, folder: Path) -> dict[str, Any]:
         """The options as plain data; files it needs are written to the folder."""
@@ -291,7 +315,10 @@ class ExpandedBM25(SparseComponent):
         return replace(self.bm25, namespace=self.namespace).document_encoder()
 
     def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:
-        return self.expander.query_terms(texts, self.bm25, context)
+        rows = self.expander.query_terms(texts, self.bm25, context)
+        if context is None or self.bm25.reads_every_document:
+            return rows
+        return multiplied(rows, texts, self.bm25, context.statistics_of(self.bm25))
 
     def query_weights(self, queries: Sequence[Mapping[str, float]], statistics: Statistics) -> list[dict[str, float]]:
         """The final weights of the terms of each query, without those that the expander dropped by a weight of 0."""
@@ -309,9 +336,16 @@ class ExpandedBM25(SparseComponent):
     def tokens(self, text: str) -> list[Token]:
         return self.bm25.tokens(text)
 
+    def reasons(self, text: str) -> dict[str, str]:
+        return self.expander.reasons(text, self.bm25)
+
+    def vocabulary(self) -> Iterable[str]:
+        return self.expander.vocabulary()
+
     def options(self, folder: Path) -> dict[str, Any]:
         expander = {"kind": self.expander.kind, **self.expander.options(folder)}
-        return {"queries": expander, "bm25": self.bm25.options(folder), "namespace": self.namespace, "name": self.name}
+        bm25 = self.bm25.options(folder) | ({} if type(self.bm25) is BM25 else {"kind": self.bm25.kind})
+        return {"queries": expander, "bm25": bm25, "namespace": self.namespace, "name": self.name}
 
     @classmethod
     def from_options(cls, options: dict[str, Any], folder: Path) -> ExpandedBM25:
@@ -321,7 +355,10 @@ class ExpandedBM25(SparseComponent):
         if kind not in EXPANDER_KINDS:
             raise VizslaError(f"this version does not know query expanders of the kind {kind!r}; a newer version may")
         expander = EXPANDER_KINDS[kind].make.from_options(expander_options, folder)  # type: ignore[attr-defined]
-        return cls(**{**values, "expander": expander, "bm25": BM25.from_options(values["bm25"], folder)})
+        bm25 = component_from({"kind": BM25.kind, **values["bm25"]}, folder)
+        if not isinstance(bm25, BM25):
+            raise VizslaError(f"only BM25 has its queries expanded, and this is {bm25.name}")
+        return cls(**{**values, "expander": expander, "bm25": bm25})
 
 
 BM25_OPTIONS = options_of(
@@ -366,13 +403,15 @@ EXPANDERS: Registry[QueryExpander] = Registry("query expander", package="vizsla.
 
 
 def parse_expander(text: str) -> QueryExpander:
-    """A query expander by name, as in `rm3(documents=5)`, or an augmenter by its folder.
+    """A query expander by name, as in `rm3(documents=5)`, a file of synonyms, or the folder of an augmenter.
 
     >>> parse_expander("rm3(documents=5)").documents
     5
     """
     if text.partition("(")[0].strip() in EXPANDERS:
         return EXPANDERS.parse(text)
+    if os.path.isfile(text) or text.endswith(".txt"):
+        return EXPANDERS["synonyms"].make(file=text)
     return EXPANDERS["augmenter"].make(network=text)
 
 

@@ -240,6 +240,10 @@ class SparseComponent(Component):
         """The terms that come from the words of a query, as opposed to those that `query_terms` adds."""
         return typed_terms(text, self.tokens(text))
 
+    def reasons(self, text: str) -> dict[str, str]:  # noqa: ARG002 (networks give none)
+        """Why terms were added to a query, as in `synonym of car`, for those of which it can be said."""
+        return {}
+
     def query_weights(self, queries: Sequence[Mapping[str, float]], statistics: Statistics) -> list[dict[str, float]]:
         """The final weights of the terms of each query; terms that no document has are left out."""
         frequencies = statistics.document_frequencies([term for query in queries for term in query])

@@ -249,6 +249,10 @@ class DeepCT(BM25OverCounts):
     def expression_name(self) -> str:
         return str(self.network.folder.parent)
 
+    def vocabulary(self) -> Iterable[str]:
+        assert isinstance(self._pieces.tokenizer, WordPiece)
+        return self._pieces.tokenizer.vocabulary
+
     @property
     def _pieces(self) -> Analyzer:
         assert isinstance(self.pieces, Analyzer)

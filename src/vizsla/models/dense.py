@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -221,6 +221,12 @@ class Dense(DenseComponent):
     @property
     def pieces(self) -> Any:
         return self.analyzer.tokenizer if isinstance(self.analyzer, Analyzer) else None
+
+    def vocabulary(self) -> Iterable[str]:
+        if isinstance(self.pieces, WordPiece):
+            return self.pieces.vocabulary
+        assert isinstance(self.network, Transformer)
+        return self.network.vocabulary
 
     def text_of(self, document: Fields) -> str:
         """The text that is read of a document; with token types an empty first field still gets its separator."""

@@ -1,11 +1,13 @@
 """BM25 over documents of several languages: one part a language, with analysis and statistics of its own.
 
-Each document is in one part, so it is scored by the query as its language analyses it, with the document frequencies
-and the mean length of its language. A part for all other languages takes what no part is for.
+Each document is in one part, so it is scored by the query as its language analyses it, with the document frequencies,
+the number of documents and the mean length of its language. A part counts by how many of the query's words it knows. A
+part for all other languages takes what no part is for.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,20 +15,28 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from vizsla.described import fields_from_data
-from vizsla.errors import VizslaError
-from vizsla.models.bm25 import BM25, DocumentCounter
-from vizsla.models.components import SparseDocumentEncoder, SparseDocuments
+from vizsla.errors import LanguageWarning, VizslaError
+from vizsla.models.bm25 import BM25, DocumentCounter, ExpandedBM25, multiplied
+from vizsla.models.components import SearchContext, SparseDocumentEncoder, SparseDocuments
 from vizsla.models.fields import Fields, field_text
-from vizsla.models.model import MODELS, Model, Sum
+from vizsla.models.model import MODELS, Component, Model, Sum
+from vizsla.models.statistics import Statistics
 from vizsla.spec import Option
 from vizsla.text import Analyzer
-from vizsla.text.detection import count_languages, document_language
+from vizsla.text.detection import count_languages, document_language, is_english_vocabulary
 from vizsla.text.languages import GENERAL, LANGUAGES, Language, parse_language
+from vizsla.vectors import SparseVectors
 
 OTHER = "other"
 """Stands for all languages that have no part."""
 _SMALLEST_SHARE, _FEWEST = 0.01, 3
 """The share of the documents, and the documents, that a language must have to get a part of its own."""
+_FITTING = 4
+"""Chosen on a collection of ten languages; see docs/languages.md."""
+_FOREIGN = 0.1
+"""The share of documents in other languages that an English model may have without a warning."""
+LANGUAGE_SAMPLE = 100
+"""Documents that are looked at before a warning."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,26 @@ class LanguageBM25(BM25):
     def document_encoder(self) -> SparseDocumentEncoder:
         return _OneLanguage(self)
 
+    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:
+        rows = super().query_terms(texts)
+        return rows if context is None else multiplied(rows, texts, self, context.statistics_of(self))
+
+    def query_vectors(self, texts: Sequence[str], statistics: Statistics) -> SparseVectors:
+        rows = multiplied(self.query_terms(texts), texts, self, statistics)
+        return SparseVectors.from_rows(self.query_weights(rows, statistics), self.namespace)
+
+    def query_factor(self, text: str, statistics: Statistics) -> float:
+        """The share of a query's words that are in documents of the language or are its stop words, to a power.
+
+        So documents in the language of the query come before those in others that share a name or a number with it. A
+        query of which the language knows nothing has the factor 1.
+        """
+        words = self.text_analyzer.terms_by_word(text)
+        terms = list(dict.fromkeys(term for word in words for term in word))
+        known = dict(zip(terms, (statistics.document_frequencies(terms) > 0).tolist(), strict=True))
+        count = sum(not word or any(known[term] for term in word) for word in words)
+        return (count / len(words)) ** _FITTING if count else 1.0
+
     def has(self, document: Fields) -> bool:
         """Whether a document belongs to this part: by its field `language`, else by its text."""
         found = _language_of(document, self.fields)
@@ -69,6 +99,12 @@ class LanguageBM25(BM25):
         types = {"analyzer": "str", "fields": "tuple[str, ...]", "languages": "tuple[str, ...]"}
         values = fields_from_data(cls, options, **types)
         return cls(**{**values, "analyzer": Analyzer.parse(values["analyzer"], folder)})
+
+
+def part_has(component: Component, document: Fields) -> bool:
+    """Whether a part of a model reads a document: one for a language reads those of the language, others read all."""
+    words = component.bm25 if isinstance(component, ExpandedBM25) else component
+    return not isinstance(words, LanguageBM25) or words.has(document)
 
 
 class _OneLanguage(DocumentCounter):
@@ -125,7 +161,7 @@ def language_model(languages: Sequence[str]) -> Model:
     """The model of documents in some languages, the first of which is the main one: BM25, or `multilingual`.
 
     >>> language_model(["en"]).name, str(language_model(["de"]).analyzer), language_model(["de", "en"]).name
-    ('bm25', 'lucene-german', 'multilingual(de, en)')
+    ('bm25', 'german', 'multilingual(de, en)')
     """
     codes = list(dict.fromkeys(parse_language(language).code for language in languages))
     if len(codes) != 1:
@@ -160,7 +196,7 @@ def detect_model(documents: Iterable[Fields], fields: Sequence[str] = ("title", 
 
     >>> detected = detect_model([{"text": "Der Hund ist nicht in dem Garten, sondern auf der Straße."}] * 3)
     >>> str(detected.model.analyzer), detected.remark.partition(";")[0]
-    ('lucene-german', '3 of 3 documents looked at are German: analysed by lucene-german')
+    ('german', '3 of 3 documents looked at are German: analysed by german')
     """
     found = [_language_of(document, fields) for document in documents]
     counts = count_languages(found)
@@ -168,6 +204,32 @@ def detect_model(documents: Iterable[Fields], fields: Sequence[str] = ("title", 
     codes = [code for code, n in counts.most_common() if n >= needed]
     codes = codes or [*(code for code, _ in counts.most_common(1)), "en"][:1]
     return DetectedModel(language_model(codes), tuple(LANGUAGES[code] for code in codes), counts, len(found))
+
+
+def has_network(model: Model) -> bool:
+    """Whether a part of a model may have been trained for some languages alone."""
+    return any(type(part.component).vocabulary is not Component.vocabulary for part in model.parts)
+
+
+def warn_of_language(model: Model, documents: Sequence[Fields]) -> None:
+    """Say in one sentence that documents are in a language that a network of the model was not made for."""
+    found = [_language_of(document, part.component.fields) for part in model.parts[:1] for document in documents]
+    counts = count_languages(found)
+    foreign = [(code, n) for code, n in counts.most_common() if code != "en"]
+    number = sum(n for _, n in foreign)
+    if not foreign or number < max(min(_FEWEST, len(found)), _FOREIGN * len(found)):
+        return
+    names = [part.component.name for part in model.parts if is_english_vocabulary(part.component.vocabulary())]
+    if names:
+        language = LANGUAGES[foreign[0][0]]
+        others = " or another language" if len(foreign) > 1 else ""
+        warnings.warn(
+            f"{number:,} of {len(found):,} documents looked at are in {language.name.capitalize()}{others}, and "
+            f"{names[0]} knows the words of English alone; BM25 of the language finds more, as in --language "
+            f"{language.code}, or a multilingual encoder, as in dense(checkpoint=hf:BAAI/bge-m3)",
+            LanguageWarning,
+            stacklevel=2,
+        )
 
 
 def _language_of(document: Fields, fields: Sequence[str]) -> Language | None:
@@ -185,7 +247,9 @@ def mismatch(model: Model, detected: DetectedModel) -> str:
     words = [part.component for part in model.parts if isinstance(part.component, BM25)]
     own = {component.language for component in words if isinstance(component, LanguageBM25)}
     analyzers = {component.text_analyzer for component in words}
-    held = own or {code for code, of in LANGUAGES.items() if Analyzer.parse(of.analyzer) in analyzers}
+    known_by = {code: {of.analyzer, f"lucene-{of.name}", f"snowball-{of.name}"} for code, of in LANGUAGES.items()}
+    known_by |= {code: known_by[code] | {"cjk", "lucene-cjk"} for code in ("ja", "ko", "zh")}
+    held = own or {code for code, names in known_by.items() if names & set(map(str, analyzers))}
     foreign = [of for of in detected.languages if of.code not in held and detected.counts[of.code]]
     if not held or not foreign:
         return ""

@@ -6,7 +6,7 @@ weights have 8 bits or 32.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain, pairwise
 from pathlib import Path
@@ -271,6 +271,9 @@ class LearnedSparse(SparseComponent):
     def terms(self) -> Sequence[str]:
         """The terms by number."""
         return self.network.terms if isinstance(self.network, MaskedLanguage) else self.pieces.vocabulary
+
+    def vocabulary(self) -> Iterable[str]:
+        return self.terms
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields alone: what is computed from them is not sent to other processes."""

@@ -10,7 +10,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from operator import add
@@ -222,6 +222,10 @@ class Component(Model):
         """
         return ""
 
+    def vocabulary(self) -> Iterable[str]:
+        """The pieces of words that its network reads; none without a network."""
+        return ()
+
     def with_frozen_statistics(self, held: Component) -> Self:  # noqa: ARG002 (most components freeze nothing)
         """The component with the statistics that were frozen into one of the same signature."""
         return self
@@ -333,7 +337,7 @@ MODELS: Registry[Model] = Registry(
     "model", package="vizsla.models", example='"bm25", "bm25(k1=1.2, b=0.75)" or "bm25 + 0.5 * bm25-wp"',
     first=(
         "bm25", "learned_sparse", "augmenter", "auto_weighted", "coil", "colbert", "counts", "gar",
-        "precomputed", "rm3", "sketch", "spar", "sums", "dense",
+        "precomputed", "rm3", "sketch", "spar", "sums", "synonyms", "dense",
     ),
 )  # fmt: skip
 """Everything that `parse_model` knows by name. A model of your own registers itself in the same way."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
@@ -32,6 +33,9 @@ class PieceNetwork:
         assert isinstance(self.analyzer, Analyzer)
         assert isinstance(self.analyzer.tokenizer, WordPiece)
         return self.analyzer.tokenizer
+
+    def vocabulary(self) -> Iterable[str]:
+        return self.pieces.vocabulary
 
     @property
     def batch_size(self) -> int:

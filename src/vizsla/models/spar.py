@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -54,6 +54,9 @@ class Spar(DenseComponent):
             raise VizslaError(
                 f"vectors of {widths[0]} and of {widths[1]} numbers cannot be added; concatenate them: combine=concat"
             )
+
+    def vocabulary(self) -> Iterable[str]:
+        return self.first.vocabulary() or self.second.vocabulary()
 
     @property
     def needs_corpus_statistics(self) -> bool:

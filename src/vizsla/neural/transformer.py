@@ -138,6 +138,11 @@ class Transformer:
         )  # fmt: skip
 
     @property
+    def vocabulary(self) -> list[str]:
+        """The pieces of words that it reads."""
+        return list(self.running.tokenizer.get_vocab())
+
+    @property
     def runs_fast(self) -> bool:
         """Whether it runs on a GPU, and so takes many texts at once."""
         return on_gpu(self.device)

@@ -85,7 +85,8 @@ class Explanation:
 
 
 def _term_note(facts: Mapping[str, Any]) -> str:
-    added = "added  " if facts.get("added") else f"piece of {', '.join(facts['words'])}  " if "piece" in facts else ""
+    is_added = facts.get("added") and "reason" not in facts
+    added = "added  " if is_added else f"piece of {', '.join(facts['words'])}  " if "piece" in facts else ""
     if not facts["in_query"]:
         return f"{added}dropped from the query"
     if not facts["documents_with_term"]:

@@ -12,7 +12,7 @@ from vizsla.errors import VizslaError, in_words
 from vizsla.harmless import harmless
 from vizsla.index import Index
 from vizsla.index.view import SearchableCollection
-from vizsla.models import Model, Reranker, parse_model
+from vizsla.models import Reranker, parse_expander, parse_model
 from vizsla.retrievers import open as open_location
 from vizsla.runs.query_language import QuerySyntaxError
 from vizsla.server.errors import NotFoundError, RequestError, UnavailableError, status_of, without_paths
@@ -81,7 +81,7 @@ class Hosted:
         """The models that a request may name."""
         index = self.index
         if self._models is None or self._models.own is not index.model:
-            self._models = RequestedModels(index.model, self._settings.models)
+            self._models = RequestedModels(index.model, self._settings.models, self._settings.expanders)
         return self._models
 
     @property
@@ -191,7 +191,7 @@ def public_error(error: VizslaError, hosted: Hosted | None) -> RequestError:
 
 
 def check_hosting(settings: Settings) -> Mapping[str, dict[str, Any]]:
-    """Refuse indexes, models and rerankers that cannot be served, before the server starts."""
+    """Refuse indexes, models, query expanders and rerankers that cannot be served, before the server starts."""
     if not settings.indexes:
         raise VizslaError("nothing to serve: name at least one index, as in vizsla serve my.index")
     facts = {}
@@ -200,14 +200,16 @@ def check_hosting(settings: Settings) -> Mapping[str, dict[str, Any]]:
             facts[name] = index.info()
             index.search_many(["a word", "another"], 1)  # warm up once, for all workers
     for name, expression in settings.models.items():
-        _named_model(name, expression)
+        _named("model", name, parse_model, expression)
+    for name, expression in settings.expanders.items():
+        _named("query expander", name, parse_expander, expression)
     for folder in settings.rerankers.values():
         Reranker.open(folder)
     return facts
 
 
-def _named_model(name: str, expression: str) -> Model:
+def _named(what: str, name: str, parse: Callable[[str], object], expression: str) -> None:
     try:
-        return parse_model(expression)
+        parse(expression)
     except VizslaError as e:
-        raise VizslaError(f"the model {name}: {e}") from None
+        raise VizslaError(f"the {what} {name}: {e}") from None

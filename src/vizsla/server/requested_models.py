@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from vizsla.errors import VizslaError, in_words
-from vizsla.models import BM25, Model, QueryExpander, parse_model, with_expansion
+from vizsla.models import BM25, Model, QueryExpander, parse_expander, parse_model, with_expansion
 from vizsla.models.augmenter import GENERAL, general_augmenter
 from vizsla.models.bm25 import EXPANDERS
 from vizsla.models.model import MODELS, Part, Sum
@@ -48,9 +48,10 @@ class RequestedModels:
     vizsla.server.errors.RequestError: a request cannot name the model dense; start the server with --model NAME=MODEL
     """
 
-    def __init__(self, own: Model, named: Mapping[str, str]) -> None:
+    def __init__(self, own: Model, named: Mapping[str, str], expanders: Mapping[str, str] | None = None) -> None:
         self.own = own
         self._named = dict(named)
+        self._expanders = dict(expanders or {})
         self._known: dict[Choice, Model] = {}
         self._turn = threading.Lock()
 
@@ -94,7 +95,7 @@ class RequestedModels:
         own = [part.component for part in self.own.parts if isinstance(part.component, BM25)]
         if not own:
             return []
-        names = [entry.name for entry in EXPANDERS if is_open_to_requests(entry)]
+        names = [*self._expanders, *(entry.name for entry in EXPANDERS if is_open_to_requests(entry))]
         with suppress(VizslaError):  # its weights or a runtime are not installed
             general = general_augmenter()
             if any(general.problem(bm25) is None for bm25 in own):
@@ -112,15 +113,17 @@ class RequestedModels:
         return with_expansion(model, self._expander(expand))
 
     def _expander(self, text: str) -> QueryExpander:
+        if text in self._expanders:
+            return parse_expander(self._expanders[text])
         if text.strip() == GENERAL:
             return general_augmenter()
         call = parse_call(text, EXPANDERS.what, EXPANDERS.example)
         open_ones = [entry.name for entry in EXPANDERS if is_open_to_requests(entry)]
         if call.name not in open_ones:
             raise RequestError(
-                f"a request cannot name the query expander {call.name[:80]!r}, only {in_words([*open_ones, GENERAL])}; "
-                'start the server with --model NAME="bm25-augmented(network=DIR)" and ask for the model NAME to use '
-                "an augmenter of your own"
+                f"a request cannot name the query expander {call.name[:80]!r}, only "
+                f"{in_words([*self._expanders, *open_ones, GENERAL])}; start the server with --expander NAME=EXPANDER "
+                "for synonyms from a file or an augmenter of your own"
             )
         self._check_options(EXPANDERS[call.name], call)
         return EXPANDERS.parse(text)

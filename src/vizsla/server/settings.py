@@ -88,6 +88,8 @@ class Settings:
     """The folder of judgements and staged documents; empty: beside each index."""
     models: dict[str, str] = field(default_factory=dict)
     """Models by name that requests may ask for; the expression may name files of this machine."""
+    expanders: dict[str, str] = field(default_factory=dict)
+    """Query expanders by name that requests may ask for; the expression may name files of this machine."""
     rerankers: dict[str, str] = field(default_factory=dict)
     cors: tuple[str, ...] = ()
     """Origins whose pages may call the server, as in https://example.org; none by default."""
@@ -104,7 +106,7 @@ class Settings:
             raise VizslaError(f"a port is a number from 0 to 65535, not {self.port}")
         if self.workers < 1:
             raise VizslaError(f"the number of workers must be 1 or more, not {self.workers}")
-        for name in (*self.indexes, *self.models, *self.rerankers):
+        for name in (*self.indexes, *self.models, *self.expanders, *self.rerankers):
             check_name(name)
         for origin in self.cors:
             if not re.fullmatch(r"\*|https?://[^/\s]+", origin):
@@ -209,11 +211,11 @@ def _of_file(file: str) -> dict[str, Any]:
         if name not in known:
             raise InputError(f"unknown setting {name!r}; known: {', '.join(sorted(known))}", file=file)
     folder = Path(file).parent
-    for table in ("indexes", "rerankers", "models"):
+    for table in ("indexes", "rerankers", "models", "expanders"):
         values = given.get(table, {})
         if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
             raise InputError(f"{table} must be a table of names and texts", file=file)
-        if values and table != "models":
+        if values and table in ("indexes", "rerankers"):
             given[table] = {name: str(folder / value) for name, value in values.items()}
     for name in ("state", "keys"):
         if isinstance(given.get(name), str) and given[name]:

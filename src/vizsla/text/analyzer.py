@@ -201,7 +201,7 @@ def _pipeline(text: str) -> str:
         language = name.removeprefix("snowball-")
         if language not in snowball_languages():
             raise UnknownNameError("Snowball stemmer", language, snowball_languages())
-        return f"standard | lower | stop:{language} | snowball:{language}"
+        return f"standard | normalize:nfc | lower | stop:{language} | snowball:{language}"
     if not name:
         raise VizslaError(f"an analyzer is a name or a pipeline such as {LUCENE_ENGLISH!r}, not an empty text")
     return name

@@ -145,6 +145,35 @@ def document_language(declared: object, text: str) -> Language | None:
     return detect_language(text)
 
 
+_KNOWS, _LACKS = 0.9, 0.75
+"""The share of a language's stop words that a vocabulary with the language has at least, and one without it at most."""
+_MARKED = re.compile("^(?:##|[▁Ġ])|</w>$")
+_OTHER_SCRIPTS = 2000  # words that are not Latin; BERT's English vocabulary has some 600
+
+
+def is_english_vocabulary(pieces: Iterable[str]) -> bool:
+    """Whether a vocabulary was made for English: its stop words are whole pieces, those of others are not.
+
+    >>> is_english_vocabulary(["the", "##ing"])  # too few words to tell
+    False
+    """
+    words = {_MARKED.sub("", piece).lower() for piece in pieces if not piece.startswith("##")}
+    if _share(words, "english") < _KNOWS:
+        return False
+    _, starts, scripts = _table()
+    first = code_points("".join(word[0] for word in words if word))
+    found = scripts[np.searchsorted(starts, first, side="right") - 1]
+    others = [name for language in LANGUAGES.values() if language.code != "en" for name in language.lists]
+    few = np.count_nonzero(found > 1) < _OTHER_SCRIPTS  # Latin is the first script
+    return bool(few) and all(_share(words, name) < _LACKS for name in filter(has_stop_words, others))
+
+
+def _share(words: set[str], language: str) -> float:
+    """The share of a language's stop words that are among some words."""
+    stops = [word for word in stop_words(language) if len(word) > 1]
+    return sum(word in words for word in stops) / len(stops)
+
+
 def count_languages(languages: Iterable[Language | None]) -> Counter[str]:
     """How many documents are in each language, by code; those that cannot be told are left out.
 

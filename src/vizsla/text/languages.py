@@ -1,6 +1,7 @@
 """Analyzers with a name, most of them for a language: the pipeline of each.
 
-Those that begin with `lucene-` give the tokens of Lucene's analyzer of the language.
+Those that begin with `lucene-` give the tokens of Lucene's analyzer of the language. Those with the name of a language
+alone also take letters and accents that are typed apart as one (NFC); on other text they give the same tokens.
 """
 
 from __future__ import annotations
@@ -44,9 +45,21 @@ _LUCENE = {
     "whitespace": "whitespace:lucene",
 }
 
+
+_CJK = "standard | width | lower | bigrams | stop:lucene-english"
+
+
+def _composed(pipeline: str) -> str:
+    tokenizer, _, rest = pipeline.partition(" | ")
+    return f"{tokenizer} | normalize:nfc | {rest}"
+
+
 PIPELINES = {
     "lucene-english": LUCENE_ENGLISH,
-    "cjk": "standard | width | lower | bigrams | stop:lucene-english",
+    **{name: _composed(pipeline) for name, pipeline in _LUCENE.items() if name not in ("cjk", "english", "whitespace")},
+    "cjk": _CJK,
+    "east-asian": _composed(_CJK),
+    "code": "identifiers | normalize:nfkc | lower | stop:lucene-english",
     **{f"lucene-{name}": pipeline for name, pipeline in _LUCENE.items() if name != "english"},
 }
 
@@ -60,7 +73,7 @@ class Language(NamedTuple):
     lists: tuple[str, ...] = ()
 
 
-GENERAL = "standard:trigrams | width | lower | digits"
+GENERAL = _composed("standard:trigrams | width | lower | digits")
 """The analyzer of languages without one of their own: words as Unicode defines them, Thai and the like in trigrams."""
 
 _WITH_LUCENE = (
@@ -81,12 +94,18 @@ _OTHERS = (
 
 def _languages() -> dict[str, Language]:
     found = []
-    for names, prefix in ((_WITH_LUCENE, "lucene-"), (_WITH_SNOWBALL, "snowball-"), (_BIGRAMS, ""), (_OTHERS, "")):
+    for names, analyzer in (
+        (_WITH_LUCENE, ""),
+        (_WITH_SNOWBALL, "snowball-"),
+        (_BIGRAMS, "east-asian"),
+        (_OTHERS, GENERAL),
+    ):
         for pair in names.split(","):
             code, name = pair.split()
-            analyzer = prefix + name if prefix else "cjk" if names == _BIGRAMS else GENERAL
-            found.append(Language(code, name, analyzer, (name, f"lucene-{name}")))
+            own = analyzer if names in (_BIGRAMS, _OTHERS) else analyzer + name
+            found.append(Language(code, name, own, (name, f"lucene-{name}")))
     known = {language.code: language for language in found}
+    known["en"] = known["en"]._replace(analyzer="lucene-english")  # the default, as published figures have it
     known["he"] = known["he"]._replace(analyzer="standard | lower | fold")
     return {code: known[code] for code in sorted(known)}
 
@@ -99,7 +118,7 @@ def parse_language(text: str) -> Language:
     """A language by its code, with or without a region, or by its English name.
 
     >>> parse_language("de").analyzer, parse_language("pt-BR").name, parse_language("German").code
-    ('lucene-german', 'portuguese', 'de')
+    ('german', 'portuguese', 'de')
     """
     wanted = text.strip().lower()
     code = wanted.replace("_", "-").partition("-")[0]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import unicodedata
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -85,6 +87,52 @@ def _pieces(word: str) -> list[tuple[int, str]]:
     if word.isascii() or not words.is_unspaced(word) or len(word) < 4:
         return [(0, word)]
     return [(i, word[i : i + 3]) for i in range(len(word) - 2)]
+
+
+class Identifiers(Words):
+    """Names in source code, whole and in parts. The whole is the letters and digits, so that it does not depend on how
+    the parts are joined.
+
+    >>> [token.term for token in Identifiers("identifiers", words.identifiers()).tokens("fetchUserData(HTTP_2)")]
+    ['fetchUserData', 'fetch', 'User', 'Data', 'HTTP2', 'HTTP', '2']
+    """
+
+    def tokens(self, text: str) -> list[Token]:
+        names = super().tokens(text)
+        return [Token(term, name.start + a, name.start + z) for name in names for term, a, z in _names(name.term)]
+
+    def split(self, pieces: Sequence[str]) -> tuple[list[str], list[int]]:
+        cut = [[term for term, _, _ in _names(piece)] for piece in pieces]
+        return [term for terms in cut for term in terms], list(map(len, cut))
+
+
+_LONGEST_NAME = 64
+"""Longer words are data, such as base64, and are not cut."""
+_KINDS = re.compile("U{2,}s(?![ls])|U+(?=U[ls])|U?[ls]+|U+|d+")
+
+
+def _names(word: str) -> list[tuple[str, int, int]]:
+    """A name without its joints, and its parts, if there are several, with their places.
+
+    A part begins at a capital letter, and at digits that follow letters; the last capital of several begins a word
+    (HTTPServer), unless a plural s ends it (URLs).
+    """
+    if len(word) > _LONGEST_NAME or word[0].isdecimal():
+        return [(word, 0, len(word))]
+    kinds = "".join(map(_kind, word))
+    parts = [(word[m.start() : m.end()], m.start(), m.end()) for m in _KINDS.finditer(kinds)]
+    whole = "".join(part for part, _, _ in parts)
+    return [(whole, 0, len(word)), *(parts if len(parts) > 1 else ())]
+
+
+def _kind(character: str) -> str:
+    if character.isupper():
+        return "U"
+    if character.isdecimal():
+        return "d"
+    if character == "s":
+        return "s"
+    return "_" if character == "-" or unicodedata.category(character) == "Pc" else "l"
 
 
 def tokenizers_library() -> Any:
@@ -223,6 +271,12 @@ def standard(variant: str = "", folder: Path | None = None) -> Words:  # noqa: A
         raise UnknownNameError("variant of the tokenizer standard", variant, tuple(filter(None, _STANDARD)))
     name = f"standard:{variant}" if variant else "standard"
     return (Trigrams if variant == "trigrams" else Words)(name, _STANDARD[variant]())
+
+
+@TOKENIZERS.register("identifiers", help="Names in source code, whole and in parts.")
+def identifiers() -> Identifiers:
+    """Cuts source code into names."""
+    return Identifiers("identifiers", words.identifiers())
 
 
 @TOKENIZERS.register(

@@ -124,6 +124,31 @@ def _standard_rules(numbers: dict[str, int]) -> Expression:
 
 
 @cache
+def identifiers() -> Segmenter:
+    """Names in source code: letters and digits, joined by underscores, or by a hyphen between letters.
+
+    Other words are as in the standard rules, but a full stop or an apostrophe ends one: `user.fetchData` is two.
+    """
+    plain, numbers = word_classes()
+    classes = plain.copy()
+    letters = {numbers[name] for name in ("Letter", "HebrewLetter", "EmojiLetter", "Hangul", "Katakana")}
+    hyphen = len(numbers) + 1
+    classes[ord("-")] = hyphen
+
+    def any_of(*names: str) -> Symbol:
+        return Symbol(frozenset(numbers[name] for name in names))
+
+    extended = any_of(*MARKS).star()
+    letter = Symbol(frozenset(letters)) + extended
+    character = Symbol(frozenset({*letters, numbers["Digit"], numbers["Numeric"]})) + extended
+    name = character + (any_of("ExtendNumLet").star() + character).star()
+    named = letter + (any_of("ExtendNumLet").star() + character).star()
+    rules = name + (Symbol(frozenset({hyphen})) + named).star()
+    rules = rules | (any_of("Han", "Hiragana") + extended) | (any_of("Complex", "ComplexExtend") + extended).plus()
+    return Segmenter(classes, compile_expression(rules, hyphen + 1), LUCENE_LONGEST_WORD)
+
+
+@cache
 def whitespace() -> Segmenter:
     """Runs of anything that Python does not count as white space."""
     table = np.zeros(CODE_POINTS, dtype=np.uint8)

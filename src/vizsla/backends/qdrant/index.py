@@ -6,6 +6,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from types import TracebackType
 from typing import Any
 
@@ -21,13 +22,22 @@ from vizsla.backends.qdrant.searching import Context, Plan, Reader, refuse_synta
 from vizsla.backends.qdrant.state import CollectionState, check_searchable, read_state
 from vizsla.backends.qdrant.unsupported import cannot
 from vizsla.backends.qdrant.writer import QdrantWriter
-from vizsla.datasets import RawLines
+from vizsla.datasets import RawLines, documents_from
 from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
 from vizsla.index import Added, Facets, Highlighter, Suggestion, TermStatistics
 from vizsla.index.search.plan import SearchOptions
 from vizsla.index.search.similar import query_like, without_itself
 from vizsla.index.view import SearchableCollection
-from vizsla.models import DenseComponent, Model, TokenComponent, check_model, parse_model
+from vizsla.models import (
+    LANGUAGE_SAMPLE,
+    DenseComponent,
+    Model,
+    TokenComponent,
+    check_model,
+    has_network,
+    parse_model,
+    warn_of_language,
+)
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hits, Run, document_id
 from vizsla.runs.retriever import check_count, check_mapping, check_query, document_ids, query_with_words
 from vizsla.stopping import check_seconds, time_limit
@@ -67,6 +77,7 @@ class QdrantIndex(SearchableCollection):
         )
         self._turns = threading.RLock()
         self._writer: QdrantWriter | None = None
+        self._has_looked = False
         try:
             if connection is None:
                 self._connection.check_version()
@@ -132,7 +143,17 @@ class QdrantIndex(SearchableCollection):
 
     def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int | None = None) -> Added:
         """Stage documents on this machine; see `Collection.add`. `commit` sends them."""
-        return self._own_writer().add(documents, workers=workers)
+        return self._own_writer().add(self._looked_at(documents), workers=workers)
+
+    def _looked_at(self, documents: Iterable[Document | Mapping[str, Any] | RawLines]) -> Iterable[Any]:
+        """The documents; the language of the very first ones is looked at."""
+        if self._has_looked or len(self) or not has_network(self.model):
+            return documents
+        self._has_looked = True
+        rest = iter(documents_from(documents))
+        first = list(islice(rest, LANGUAGE_SAMPLE))
+        warn_of_language(self.model, [item.content for item in first if isinstance(item, Document)])
+        return chain(first, rest)
 
     def _delete(self, ids: str | int | Iterable[str | int]) -> int:
         return self._own_writer().delete(ids)

@@ -319,7 +319,7 @@ def is_complete(scores: Sequence[float], k: int, one: Pending, lasts: Sequence[f
 
 # One state of a collection: its model, its statistics, the terms met so far
 
-_MAX_CACHED_MODELS = 8
+_MAX_CACHED_MODELS = 64
 
 
 class Reader:

@@ -196,7 +196,7 @@ def _explain_sparse(document: ExplainedDocument, part: SparsePart, text: str, ow
     numbers, frequencies = statistics.terms.lookup(part.space, list(query))
     code, weighting = document.length_code(part), document.weighting(part)
     unit = {} if document.unit is None else {"unit": document.unit}
-    typed = component.typed_terms(text)
+    typed, reasons = component.typed_terms(text), component.reasons(text)
     leaves = []
     for i, (term, query_count) in enumerate(query.items()):
         value = document.value(part, int(numbers[i]))
@@ -213,7 +213,11 @@ def _explain_sparse(document: ExplainedDocument, part: SparsePart, text: str, ow
             **_origin(typed.get(term), component.adds_terms),
             **unit,
         }
-        leaves.append(Explanation(term, query_weight * document_weight, facts))
+        name = term
+        if facts.get("added") and term in reasons:
+            facts["reason"] = reasons[term]
+            name = f"{term} ({reasons[term]})"
+        leaves.append(Explanation(name, query_weight * document_weight, facts))
     facts = {"namespace": component.namespace, "weight": part.weight, "documents": statistics.documents, **unit}
     if weighting.norms is not None:
         facts["average_length"] = document.average_length(part)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from vizsla.index.search.bound_model import BoundModel
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.word_query import WordQuery
-from vizsla.models import Model, SparseComponent, as_text, is_text
+from vizsla.models import Model, SparseComponent, as_text, is_text, part_has
 from vizsla.runs import Document, Filter
 from vizsla.text import Token
 
@@ -92,7 +92,7 @@ class Highlighter:
         for _, component in self._model.parts:
             if not isinstance(component, SparseComponent) or component.namespace not in self._weights:
                 continue
-            if field in component.fields:
+            if field in component.fields and part_has(component, document.content):
                 return best_snippet(text, component.tokens(text), self._weights[component.namespace], width)
         return best_snippet(text, [], {}, width)
 

@@ -26,11 +26,11 @@ from vizsla.index.search.spelling import Speller
 from vizsla.index.search.suggestions import Completer
 from vizsla.index.search.words import WordPart, parts_with_words
 from vizsla.lazy import cached_property
-from vizsla.models import Component, Model, Statistics
+from vizsla.models import LANGUAGE_SAMPLE, Component, ExpandedBM25, Model, Statistics, warn_of_language
 from vizsla.runs import Filter
 
 _MAX_CACHED_FILTERS = 64
-_MAX_CACHED_MODELS = 8
+_MAX_CACHED_MODELS = 64
 
 
 class Searcher:
@@ -54,8 +54,17 @@ class Searcher:
                 self._bound = {}
             # The bound model keeps the model alive, so its id() is not reused.
             bound = BoundModel.bind(model, self.snapshot.model, self.snapshot.statistics)
+            if model is not self.snapshot.model and any(_adds_a_network(part.component) for part in model.parts):
+                self._warn_of_language(model)
             self._bound[id(model)] = bound
         return bound
+
+    def _warn_of_language(self, model: Model) -> None:
+        """Say that the network of a query expander was not made for the language of the documents."""
+        snapshot = self.snapshot
+        if snapshot.documents.has_texts:
+            documents = snapshot.documents.by_number(snapshot.numbers()[:LANGUAGE_SAMPLE].tolist()).values()
+            warn_of_language(model, [document.content for document in documents])
 
     @property
     def cache_sizes(self) -> dict[str, int]:
@@ -180,6 +189,10 @@ class Searcher:
         """Whether the document with an insertion number passes a filter."""
         segment, row = self.snapshot.position(number)
         return bool(self.masks(condition)[segment][row])
+
+
+def _adds_a_network(component: Component) -> bool:
+    return isinstance(component, ExpandedBM25) and bool(component.vocabulary())
 
 
 class _Context(NamedTuple):

@@ -14,7 +14,7 @@ from vizsla.index.search.bound_model import BoundModel, SparsePart
 from vizsla.index.search.highlight import MAX_CHARACTERS
 from vizsla.index.search.plan import Search, SearchOptions, positive
 from vizsla.index.search.searcher import Searcher
-from vizsla.models import Model, as_text, field_text, is_text
+from vizsla.models import Model, as_text, field_text, is_text, part_has
 from vizsla.runs import Document, Filter, FilterLike, Hits
 
 MAX_WORDS = 25
@@ -80,6 +80,8 @@ def _telling_words(document: Document, parts: Sequence[SparsePart]) -> str:
             return _telling_weights(vector, part)
     worth: dict[str, float] = {}
     for part in parts:
+        if not part_has(part.component, document.content):
+            continue
         for word, value in _worth_of_words(document, part).items():
             worth[word] = max(worth.get(word, 0.0), value)
     best = sorted(worth, key=lambda word: (-worth[word], word))

@@ -14,6 +14,7 @@ from vizsla.errors import VizslaError, kind_of
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import SparsePart
 from vizsla.index.search.term_words import TermWords, cuts_words, is_of_a_word, most_frequent
+from vizsla.models import ExpandedBM25, LanguageBM25
 from vizsla.runs.retriever import check_count
 
 MAX_WORD = 64
@@ -43,6 +44,8 @@ class Completer:
         self._known: dict[tuple[str, int], list[Suggestion]] = {}
         of_words = [part for part in parts if not cuts_words(part)]
         self._part = next(iter([*of_words, *parts]), None)
+        self._others = [Completer(snapshot, [part]) for part in of_words[1:] if _is_of_a_language(part)]
+        """Completers of the other languages of an index of several."""
         self._has_pieces = not of_words
         self._words_of = None if self._part is None else TermWords(snapshot, self._part)
 
@@ -51,6 +54,13 @@ class Completer:
         if not isinstance(typed, str):
             raise VizslaError(f"what is typed is a text, not {kind_of(typed)}")
         size = check_count(size, "the number of suggestions")
+        found = dict(self._suggested(typed, size))
+        for other in self._others:  # a document is in one language
+            for text, documents in other._suggested(typed, size):
+                found[text] = found.get(text, 0) + documents
+        return _ranked(found, size)
+
+    def _suggested(self, typed: str, size: int) -> list[Suggestion]:
         word = _last_word(typed)
         if self._part is None or not word:
             return []
@@ -153,6 +163,12 @@ class Completer:
         for term, word in words_of.shown(chosen).items():
             found[word] = max(found.get(word, 0), frequencies[term])
         return found
+
+
+def _is_of_a_language(part: SparsePart) -> bool:
+    """Whether a part has the words of the documents of one language alone."""
+    component = part.component.bm25 if isinstance(part.component, ExpandedBM25) else part.component
+    return isinstance(component, LanguageBM25)
 
 
 def _last_word(typed: str) -> str:

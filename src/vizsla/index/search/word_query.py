@@ -7,8 +7,9 @@ that is not excluded counts as in a plain query, times its boost.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from vizsla.index.search.bound_model import BoundModel, SparsePart
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.words import PhraseShape, WordPart, word_parts
 from vizsla.lazy import cached_property
-from vizsla.models import BM25
+from vizsla.models import BM25, ExpandedBM25, Synonyms
 from vizsla.runs import Filter
 from vizsla.runs.filters import field_name, number, reads_as_number
 from vizsla.runs.query_language import (
@@ -39,17 +40,22 @@ from vizsla.runs.query_language import (
 )
 
 _NONE = np.zeros(0, np.int64)
+_MAX_PHRASES = 64  # that one phrase stands for with synonyms
 _PLACE = re.compile(r" \(character \d+ of the filter\)")
 
 
 class _Terms(NamedTuple):
-    """The terms of a leaf in one namespace."""
+    """Terms in one namespace that a leaf may be met by: any of them, or all as a phrase."""
 
     part: WordPart
     terms: list[str]
     numbers: np.ndarray
     """-1 for a term that no document has."""
     shape: PhraseShape
+
+    @property
+    def is_phrase(self) -> bool:
+        return len(self.shape.offsets) > 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +78,7 @@ class WordQuery:
         self._text = text
         self._group = parse_query(text, syntax)
         self._parts = word_parts(searcher.words, bound)
+        self._synonyms = {part.space: found for part in bound.sparse if (found := _synonyms_of(part)) is not None}
         self._fields = frozenset(field for part in self._parts for field in part.bm25.fields)
         self._known: dict[int, list[_Terms]] = {}  # by the id of a leaf, which takes long to hash
         self._values: dict[Leaf, list[np.ndarray]] = {}
@@ -130,7 +137,7 @@ class WordQuery:
         if len(clauses) > 1 or not isinstance(leaf, Phrase) or self._is_value(leaf):
             return None
         found = self._terms_of(leaf)
-        if len(found) != 1 or len(found[0].terms) == 1 or -1 in found[0].numbers.tolist():
+        if len(found) != 1 or not found[0].is_phrase or -1 in found[0].numbers.tolist():
             return None
         part, _, numbers, shape = found[0]
         pattern = part.finder.pattern(numbers, shape)
@@ -149,8 +156,7 @@ class WordQuery:
 
     def _is_any_term(self, leaf: Leaf) -> bool:
         """Whether a leaf asks for any of its terms in any field."""
-        is_phrase = isinstance(leaf, Phrase)
-        return leaf.field is None and all(not is_phrase or len(found.terms) == 1 for found in self._terms_of(leaf))
+        return leaf.field is None and not any(found.is_phrase for found in self._terms_of(leaf))
 
     def _required_phrases(self) -> frozenset[Leaf]:
         """The phrases that each row must have, except those inside groups."""
@@ -158,7 +164,7 @@ class WordQuery:
         alone = len(clauses) == 1
         required = [c.node for c in clauses if c.occur == MUST or (alone and c.occur == SHOULD)]
         phrases = [node for node in required if isinstance(node, Phrase) and not self._is_value(node)]
-        return frozenset(p for p in phrases if any(len(found.terms) > 1 for found in self._terms_of(p)))
+        return frozenset(p for p in phrases if any(found.is_phrase for found in self._terms_of(p)))
 
     def _phrase_check(self, phrases: frozenset[Leaf]) -> Callable[[int, np.ndarray], np.ndarray]:
         """A function that says which rows of a segment have all phrases."""
@@ -167,10 +173,16 @@ class WordQuery:
             keep: np.ndarray | None = None
             for leaf in phrases:
                 found: np.ndarray | None = None
-                for part, terms, known, shape in self._terms_of(leaf):
-                    if (known >= 0).all():
+                for alternative in self._terms_of(leaf):
+                    part, terms, known, shape = alternative
+                    if not alternative.is_phrase:
+                        with_any = self._rows_with(alternative, s, unchecked=False)
+                        own = _mask(with_any, len(self._searcher.snapshot.segments[s]))[rows]
+                    elif (known >= 0).all():
                         own = part.finder.check(s, rows, terms, known, shape)
-                        found = own if found is None else found | own
+                    else:
+                        continue
+                    found = own if found is None else found | own
                 if found is None:
                     return np.zeros(len(rows), np.bool_)
                 keep = found if keep is None else keep & found
@@ -230,13 +242,13 @@ class WordQuery:
         if not found:
             return None
         size = len(self._searcher.snapshot.segments[s])
-        return _union([self._rows_with(leaf, terms, s, unchecked) for terms in found], size)
+        return _union([self._rows_with(terms, s, unchecked) for terms in found], size)
 
-    def _rows_with(self, leaf: Leaf, found: _Terms, s: int, unchecked: bool) -> np.ndarray:
+    def _rows_with(self, found: _Terms, s: int, unchecked: bool) -> np.ndarray:
         """The rows of a segment that have the terms of a leaf in one namespace; deleted ones may be among them."""
         segment, (part, terms, numbers, shape) = self._searcher.snapshot.segments[s], found
         finder, allowed = part.finder, self._allowed[s]
-        if isinstance(leaf, Phrase) and len(terms) > 1:
+        if found.is_phrase:
             if (numbers < 0).any():
                 return _NONE
             if unchecked:
@@ -274,34 +286,50 @@ class WordQuery:
         return masks
 
     def _terms_of(self, leaf: Leaf) -> list[_Terms]:
-        """The terms of a leaf in each namespace whose model reads its field; without those that have none."""
+        """What a leaf is met by in each namespace whose model reads its field; without those where it has no term.
+
+        In a namespace with synonyms there may be several.
+        """
         known = self._known.get(id(leaf))
         if known is None:
             parts = [p for p in self._parts if leaf.field is None or leaf.field in p.bm25.fields]
-            known = self._known[id(leaf)] = [found for part in parts if (found := self._found(leaf, part)) is not None]
+            known = self._known[id(leaf)] = [found for part in parts for found in self._found(leaf, part)]
         return known
 
-    def _found(self, leaf: Leaf, part: WordPart) -> _Terms | None:
-        shape = PhraseShape(field=leaf.field)
+    def _found(self, leaf: Leaf, part: WordPart) -> list[_Terms]:
         if isinstance(leaf, Prefix | Fuzzy):
-            try:
-                terms = _expanded(leaf, part)
-            except StoppedError:
-                raise
-            except VizslaError as e:
-                raise QuerySyntaxError(str(e), self._text, leaf.position) from None
-            if terms is None:
-                return None
+            terms = self._looking_like(leaf, part)
+            return [] if terms is None else [_any_of(part, terms, leaf.field)]
+        terms, offsets = part.finder.places(leaf.text)
+        if not terms:
+            return []
+        if isinstance(leaf, Phrase) and len(terms) > MAX_PHRASE:
+            problem = f"a phrase has at most {MAX_PHRASE} words, and this one has {len(terms):,}"
+            raise QuerySyntaxError(problem, self._text, leaf.position)
+        is_phrase, synonyms = isinstance(leaf, Phrase) and len(terms) > 1, self._synonyms.get(part.space)
+        if synonyms is None:
+            return [_phrase(part, terms, offsets, leaf) if is_phrase else _any_of(part, terms, leaf.field)]
+        if is_phrase:
+            phrases = list(islice(synonyms.phrases(terms, offsets, part.bm25.text_analyzer), _MAX_PHRASES + 1))
         else:
-            terms, offsets = part.finder.places(leaf.text)
-            if not terms:
-                return None
-            if isinstance(leaf, Phrase) and len(terms) > MAX_PHRASE:
-                problem = f"a phrase has at most {MAX_PHRASE} words, and this one has {len(terms):,}"
-                raise QuerySyntaxError(problem, self._text, leaf.position)
-            if isinstance(leaf, Phrase) and len(terms) > 1:
-                shape = PhraseShape(offsets, leaf.slop, leaf.field)
-        return _Terms(part, terms, part.numbers(terms), shape)
+            phrases = synonyms.words(terms, part.bm25.text_analyzer)
+        if len(phrases) > _MAX_PHRASES or any(len(phrase.terms) > MAX_PHRASE for phrase in phrases):
+            problem = f"with its synonyms this is more than {_MAX_PHRASES} phrases; leave some words out"
+            raise QuerySyntaxError(problem, self._text, leaf.position)
+        single = [phrase.terms[0] for phrase in phrases if len(phrase.terms) == 1]
+        found = [_any_of(part, single, leaf.field)] if single else []
+        return found + [_phrase(part, *phrase, leaf) for phrase in phrases if len(phrase.terms) > 1]
+
+    def _looking_like(self, leaf: Prefix | Fuzzy, part: WordPart) -> list[str] | None:
+        """The terms of documents that a prefix or a fuzzy word stands for; None for a word without a term."""
+        try:
+            if isinstance(leaf, Fuzzy):
+                return part.near(leaf.text, leaf.edits)
+            return part.completing(leaf.text) if isinstance(leaf, HalfTyped) else part.beginning_with(leaf.text)
+        except StoppedError:
+            raise
+        except VizslaError as e:
+            raise QuerySyntaxError(str(e), self._text, leaf.position) from None
 
     # What they weigh
 
@@ -316,7 +344,7 @@ class WordQuery:
         return {part.space: self._weights_in(part) for part in self._bound.sparse}
 
     def _weights_in(self, part: SparsePart) -> PartWeights:
-        if not isinstance(part.component, BM25):
+        if not isinstance(part.component, BM25) and part.space not in self._synonyms:
             plain = self.plain_text
             context = self._searcher.context(self._condition)
             terms = part.component.query_terms([plain], context)[0] if plain.strip() else {}
@@ -331,22 +359,27 @@ class WordQuery:
         return PartWeights(counts, weights)
 
     def _counts_in(self, part: SparsePart) -> tuple[dict[str, float], list[tuple[Leaf, list[str]]]]:
-        """How often each term counts that was typed, and the leaves that stand for others, with these."""
-        counts: dict[str, float] = {}
+        """How often each term counts, synonyms included, and the leaves that stand for others, with these."""
+        bm25 = part.component.bm25 if isinstance(part.component, ExpandedBM25) else part.component
+        assert isinstance(bm25, BM25)
+        factor = bm25.query_factor(self.plain_text, part.statistics)
+        typed: list[tuple[list[str], float]] = []
         expanded: list[tuple[Leaf, list[str]]] = []
-        for leaf, own in self._leaves_in(part):
-            if isinstance(leaf, Prefix | Fuzzy):
-                expanded.append((leaf, own))
-            else:
-                for term in own:
-                    counts[term] = counts.get(term, 0.0) + leaf.boost
-        return counts, expanded
-
-    def _leaves_in(self, part: SparsePart) -> Iterator[tuple[Leaf, list[str]]]:
-        """The leaves that count in a namespace, with their terms there."""
         for leaf in self._group.leaves():
-            if not self._is_value(leaf):
-                yield from ((leaf, found.terms) for found in self._terms_of(leaf) if found.part.space == part.space)
+            if self._is_value(leaf):
+                continue
+            own = [found for found in self._terms_of(leaf) if found.part.space == part.space]
+            if isinstance(leaf, Prefix | Fuzzy):
+                expanded += [(leaf.scaled(factor), found.terms) for found in own]
+            elif own:
+                typed.append((own[0].part.finder.places(leaf.text)[0], leaf.boost * factor))
+        if (synonyms := self._synonyms.get(part.space)) is not None:
+            return synonyms.weights(typed, bm25, part.statistics), expanded
+        counts: dict[str, float] = {}
+        for terms, boost in typed:
+            for term in terms:
+                counts[term] = counts.get(term, 0.0) + boost
+        return counts, expanded
 
     @cached_property
     def query(self) -> Query:
@@ -364,11 +397,19 @@ class WordQuery:
         return {part.component.namespace: self.weights[part.space].weights for part in self._bound.sparse}
 
 
-def _expanded(leaf: Prefix | Fuzzy, part: WordPart) -> list[str] | None:
-    """The terms that a leaf stands for; None for a word without one."""
-    if isinstance(leaf, Fuzzy):
-        return part.near(leaf.text, leaf.edits)
-    return part.completing(leaf.text) if isinstance(leaf, HalfTyped) else part.beginning_with(leaf.text)
+def _any_of(part: WordPart, terms: list[str], field: str | None) -> _Terms:
+    return _Terms(part, terms, part.numbers(terms), PhraseShape(field=field))
+
+
+def _phrase(part: WordPart, terms: list[str], offsets: list[int], leaf: Leaf) -> _Terms:
+    slop = leaf.slop if isinstance(leaf, Phrase) else 0
+    return _Terms(part, terms, part.numbers(terms), PhraseShape(offsets, slop, leaf.field))
+
+
+def _synonyms_of(part: SparsePart) -> Synonyms | None:
+    """The synonyms that a part of a model adds to queries."""
+    expander = part.component.expander if isinstance(part.component, ExpandedBM25) else None
+    return expander if isinstance(expander, Synonyms) else None
 
 
 def _mask(rows: np.ndarray, size: int) -> np.ndarray:

@@ -28,7 +28,15 @@ from vizsla.index.writing.compaction import Compaction
 from vizsla.index.writing.document_rows import DocumentIds, DocumentRows
 from vizsla.index.writing.segment_state import OpenSegments
 from vizsla.index.writing.term_numbers import TermNumbers
-from vizsla.models import QUERIES, SAMPLE, Model, fitted_description
+from vizsla.models import (
+    LANGUAGE_SAMPLE,
+    QUERIES,
+    SAMPLE,
+    Model,
+    fitted_description,
+    has_network,
+    warn_of_language,
+)
 from vizsla.plain_data import parse_json
 from vizsla.runs import Document, Origin
 from vizsla.runs.documents import refusal
@@ -101,6 +109,10 @@ class WriteTransaction:
         self.base: int = meta["generation"]
         """The generation of the last commit."""
         self._generation = self.base + 1
+        self._sample_size = LANGUAGE_SAMPLE if self.base == 0 and has_network(self.model) else 0
+        """How many documents are looked at: for weights to fit, and in the first commit for their language."""
+        if self.model.needs_fit:
+            self._sample_size = SAMPLE
         self._next_number: int = meta["next_number"]
         if not self._opened.are_swept:
             live = database.live_files(self._db, self._path)
@@ -127,7 +139,7 @@ class WriteTransaction:
         An error in the documents, or in reading them, undoes this call only.
         """
         sampled = len(self._sample)
-        if self.model.needs_fit:
+        if self._sample_size:
             documents = self._sampled(documents)
         description, folder = self._meta["model"], self._path / "model"
         analysis = Analysis(self.model, description, folder, self._splitter, self._rows.store_texts, self.terms_bytes)
@@ -143,8 +155,8 @@ class WriteTransaction:
 
         def prepared() -> Generator[AnalysedBatch]:
             for batch in batches:
-                if self.model.needs_fit:
-                    rows = islice(batch.stored, SAMPLE - len(self._sample))
+                if len(self._sample) < self._sample_size:
+                    rows = islice(batch.stored, self._sample_size - len(self._sample))
                     self._sample += [Document(doc_id, parse_json(fields or "{}")) for doc_id, _, fields in rows]
                 if not self._rows.store_texts:
                     batch = replace(batch, stored=[(doc_id, metadata, None) for doc_id, metadata, _ in batch.stored])
@@ -195,10 +207,10 @@ class WriteTransaction:
     def _sampled(self, documents: Iterable[Document | RawLines]) -> Iterator[Document | RawLines]:
         """The same documents; the first ones, or their passages, are copied to the sample."""
         for item in documents:
-            if len(self._sample) < SAMPLE:
+            if len(self._sample) < self._sample_size:
                 for document in item.documents() if isinstance(item, RawLines) else [item]:
                     parts = [document] if self._splitter is None else self._splitter.passages(document)
-                    self._sample.extend(islice(parts, SAMPLE - len(self._sample)))
+                    self._sample.extend(islice(parts, self._sample_size - len(self._sample)))
             yield item
 
     def _store(self, batch: AnalysedBatch, first: int, added: Added, replaced: array[int]) -> None:
@@ -304,6 +316,8 @@ class WriteTransaction:
         Segments are merged where it pays, or into one segment if `compact`. `just_before` is called right before the
         commit. `vector_index`: how dense vectors are stored and searched from now on, which needs one segment.
         """
+        if self.base == 0 and self._sample:
+            warn_of_language(self.model, [document.content for document in self._sample[:LANGUAGE_SAMPLE]])
         self._terms.begin_fold()
         self._flush()
         with self._storing():

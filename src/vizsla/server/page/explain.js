@@ -56,6 +56,7 @@ function explanationNodes(explanation, hit, info) {
 function sourceOf(l) {
 	if (!("term" in l)) return isLeaf(l) ? `“${l.name}”` : `the vectors of ${l.name}`;
 	const name = `“${wordsOf(l).length ? list(wordsOf(l)) : l.term}”`;
+	if (l.reason) return `${name} (${l.reason})`;
 	return l.added ? `${name}, which ${adder(l)} added` : name;
 }
 
@@ -143,7 +144,7 @@ function termRow(t, most, info) {
 	const met = t.document_token ? `meets ${t.document_token}` : "";
 	const stem = t.term && word.toLowerCase() !== t.term ? `indexed as ${t.term}` : "";
 	return el("div.term", { title: [exact, stem].filter(Boolean).join("\n") },
-		el("dt", "hue" in t ? coloured(el("bdi", word), t) : el("bdi", word), t.added && el("span.tag", t.counted ? "added" : "added by the model")),
+		el("dt", "hue" in t ? coloured(el("bdi", word), t) : el("bdi", word), t.added && el("span.tag", t.reason ?? (t.counted ? "added" : "added by the model"))),
 		el("dd", meter(Math.max(0.005, Math.abs(t.score) / most), t.added ? ".added" : t.score < 0 ? ".minus" : ""), el("span.part", score(t.score)),
 			el("small", [pieceOf(t), times, rarity, met, stem].filter(Boolean).join(" · "))));
 }
