@@ -26,7 +26,7 @@ _QUERIES, _WORDS = 200, (4, 12)  # pseudo-queries between lexical parts, and how
 _PASSAGE = (6, 60)  # words of the passage that a pseudo-query comes from, beside vectors
 _KEPT = (0.3, 1.0)  # share of the passage's words in the pseudo-query
 _NORM, _MAX_NORM = 0.5, 1.5  # the first guess of `query_norm`, and its limit
-_PULL, _SCALE_PULL = 1.0, 0.01  # towards the first guess: of ratios of weights and the norm; of their common factor
+_PULL, _SCALE_PULL = 0.5, 0.01  # towards the first guess: of ratios of weights and the norm; of their common factor
 _ROUNDS = 40
 _NOISE = 1e-5  # relative to the highest score: less variation than this is rounding
 
