@@ -147,7 +147,7 @@ def test_where_vectors_do_not_find_passages_words_decide() -> None:
 def test_where_words_do_not_find_passages_meaning_decides() -> None:
     documents, queries = in_other_words(120, seed=4)
     fitted = auto(BM25(), Concepts()).fit(documents)
-    assert found(fitted, documents, queries) > found(Concepts(), documents, queries) - 0.01
+    assert found(fitted, documents, queries) > found(Concepts(), documents, queries) - 0.03  # words keep some weight
     assert found(Concepts(), documents, queries) > found(BM25(), documents, queries) + 0.1
 
 
