@@ -44,7 +44,8 @@ class AutoWeightedSum(Sum):
     is taken out, which shows how well a part finds what is said in other words. In the other documents it stays, which
     shows how well a part finds their own words. So vectors count little where passages are too long or too special
     for them. The scores of terms grow with the number of terms, those of vectors hardly do. Therefore passages have
-    many lengths, and lexical parts get a `query_norm` as well.
+    many lengths, and lexical parts get a `query_norm` as well. Pseudo-queries are not the queries of users, so weights
+    leave equal spreads of scores only where pseudo-queries show it clearly.
 
     Weights and norms sit on the query side, so they can be fitted after documents are indexed.
     """
