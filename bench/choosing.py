@@ -1,16 +1,18 @@
 """Which model to choose: what each gains over BM25, and what it costs, as a table and a picture.
 
-    vizsla compare SET ... -m "bm25,bm51,vizsla-sparse,auto(bm25, minilm)" --report quality.json
+    vizsla compare SET ... -m "bm25,bm51,vizsla-sparse,hybrid" --report quality.json
     python bench/choosing.py cost cost.json --corpus corpus.jsonl --queries questions.jsonl [--documents 300] MODEL ...
     python bench/choosing.py table cost.json quality.json ... [--seen SET ...] [--picture choosing.svg]
 
 `cost` indexes the first documents of a collection with each model, and asks queries one at a time, from text to ids and
-scores. Documents a second are those of `Index.add` and `commit` with all processors, the milliseconds of a query the
-median on one thread. Models take turns, and the fastest round counts. Megabytes are those of the weights, and of the
-postings and vectors that a thousand documents take. A name can be given to an expression: `NAME=EXPRESSION`.
+scores. All times are those of a processor, so other programs on the machine hardly change them. Documents a second are
+those of `Index.add` and `commit`; a sum that fits its weights does so before, once, which has a column of its own. The
+milliseconds of a query are the median. Models take turns, and the fastest round counts. Megabytes are those of the
+weights, and of the postings and vectors that a thousand documents take. A name can be given to an expression:
+`NAME=EXPRESSION`. A model that the file of costs has already keeps its row unless it is named again.
 
 `table` reads the reports of `vizsla compare` whose baseline is bm25. `--seen`: data sets whose train queries a model of
-the table was trained on; the mean without them has a column of its own.
+the table was trained on. Means, the order of the rows and the picture are those of the other sets.
 """
 
 from __future__ import annotations
@@ -40,48 +42,54 @@ def cost(options: argparse.Namespace) -> None:
         documents = [json.loads(line) for line in islice(lines, options.documents)]
     with open(options.queries, encoding="utf-8") as lines:
         queries = [json.loads(line)["text"] for line in islice(lines, options.asked)]
-    found: dict[str, dict[str, Any]] = {}
+    file, found = Path(options.file), dict[str, dict[str, Any]]()
     for _ in range(options.rounds):
         for given in options.models:
             name, _, expression = given.partition("=") if "=" in given.partition("(")[0] else (given, "", given)
             keep_fastest(found, name, measured(expression, documents, queries))
-    Path(options.file).write_text(json.dumps(found, indent=1) + "\n")
+    found = {**(json.loads(file.read_text()) if file.exists() else {}), **found}
+    file.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
 
 
-def keep_fastest(found: dict[str, dict[str, Any]], name: str, new: dict[str, Any]) -> None:
+def keep_fastest(found: dict[str, dict[str, Any]], model: str, new: dict[str, Any]) -> None:
     """Keep the better of two rounds."""
-    old = found.setdefault(name, new)
+    old = found.setdefault(model, new)
     old["documents_per_second"] = max(old["documents_per_second"], new["documents_per_second"])
-    old["milliseconds"] = min(old["milliseconds"], new["milliseconds"])
+    for name in ("milliseconds", "fit"):
+        old[name] = min(old[name], new[name])
 
 
 def measured(expression: str, documents: Sequence[dict[str, Any]], queries: Sequence[str]) -> dict[str, Any]:
     from vizsla.index import Index, bytes_of
-    from vizsla.models import parse_model
+    from vizsla.models import AutoWeightedSum, parse_model
 
     folder = Path(tempfile.mkdtemp(prefix="choosing-"))
     try:
-        model = parse_model(expression)
+        model, started = parse_model(expression), time.process_time()
+        if isinstance(model, AutoWeightedSum):
+            model = model.fit(documents)
+        fit = time.process_time() - started
         with Index.create(folder / "index", model) as index:
             index.add(documents[:8])  # opens networks and compiles kernels
             index.rollback()
-            started = time.perf_counter()
+            started = time.process_time()
             index.add(documents)
             index.commit()
-            seconds = time.perf_counter() - started
+            seconds = time.process_time() - started
             view = index.with_model(threads=1)
             times = []
             for query in [*queries[:3], *queries]:
-                started = time.perf_counter()
+                started = time.process_time()
                 view.search_many([query], 10, documents=False)
-                times.append(time.perf_counter() - started)
+                times.append(time.process_time() - started)
             size = bytes_of(index, index.model)
     finally:
         shutil.rmtree(folder)
     times = sorted(times[3:])
     return {
         "documents_per_second": len(documents) / seconds,
+        "fit": fit,
         "milliseconds": 1000 * times[len(times) // 2],
         "weights": sum(weights_of(part.component) for part in model.parts),
         "index": size / len(documents) * 1000,
@@ -129,30 +137,33 @@ def rows(
         if name not in costs or figures.keys() != base.keys():
             continue
         gains = {dataset: 100 * (figures[dataset] - base[dataset]) for dataset in base}
-        worst = min(gains, key=gains.__getitem__)
+        worst = min(unseen, key=gains.__getitem__)
+        known = [gains[dataset] for dataset in base if dataset in seen]
         table.append({
-            "model": name, "mean": sum(figures.values()) / len(figures),
-            "gain": sum(gains.values()) / len(gains),
-            "unseen": sum(gains[d] for d in unseen) / len(unseen) if unseen else float("nan"),
-            "worst": gains[worst], "worst_set": worst, **costs[name],
+            "model": name, "mean": sum(figures[d] for d in unseen) / len(unseen),
+            "gain": sum(gains[d] for d in unseen) / len(unseen), "worst": gains[worst], "worst_set": worst,
+            "seen": sum(known) / len(known) if known else float("nan"), **costs[name],
         })  # fmt: skip
     return sorted(table, key=lambda row: float(row["mean"]))
 
 
 def markdown(table: Sequence[dict[str, Any]], datasets: Sequence[str], seen: Sequence[str]) -> str:
     """The table for the docs."""
-    unseen = [name for name in datasets if name not in seen]
-    head = f"| model | mean nDCG@10, {len(datasets)} sets | over BM25, points |"
-    head += f" on {len(unseen)} unseen sets |" if seen else ""
-    head += " worst set | ms a query | documents a second | weights, MB | index, MB for 1,000 documents | needs |"
+    unseen = len(datasets) - len(seen)
+    head = f"| model | mean nDCG@10, {unseen} unseen sets | over BM25, points | worst set |"
+    head += f" over BM25 on {len(seen)} seen sets |" if seen else ""
+    head += " ms a query | documents a second | fit, s | weights, MB | index, MB for 1,000 documents | needs |"
     lines = [head, "|---" * (head.count("|") - 1) + "|"]
     for row in table:
-        cells = [f"`{row['model']}`", f"{row['mean']:.4f}", f"{row['gain']:+.1f}"]
-        cells += [f"{row['unseen']:+.1f}"] if seen else []
+        cells = [f"`{row['model']}`", f"{row['mean']:.4f}"]
+        if row["model"] == BASELINE:
+            cells += [""] * (3 if seen else 2)
+        else:
+            cells += [f"{row['gain']:+.1f}", f"{row['worst']:+.1f} ({row['worst_set']})"]
+            cells += [f"{row['seen']:+.1f}"] if seen else []
         cells += [
-            "" if row["model"] == BASELINE else f"{row['worst']:+.1f} ({row['worst_set']})",
-            f"{row['milliseconds']:.2g}", f"{row['documents_per_second']:,.0f}", f"{row['weights'] / 1e6:.0f}",
-            f"{row['index'] / 1e6:.2g}", ", ".join(row["needs"]),
+            f"{row['milliseconds']:.2g}", f"{row['documents_per_second']:,.0f}", f"{row['fit']:.0f}",
+            f"{row['weights'] / 1e6:.0f}", f"{row['index'] / 1e6:.2g}", ", ".join(row["needs"]),
         ]  # fmt: skip
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -174,7 +185,7 @@ def picture(table: Sequence[dict[str, Any]]) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"><style>{STYLE}</style>'
     ]
-    parts.append("<title>Mean nDCG@10 of the models against the milliseconds of a query</title>")
+    parts.append("<title>Mean nDCG@10 of the models on unseen sets against the milliseconds of a query</title>")
     for step in range(round((top - bottom) * 50) + 1):
         value = bottom + step / 50
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - EDGE}" y1="{up(value):.0f}" y2="{up(value):.0f}"/>')

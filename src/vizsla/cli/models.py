@@ -33,6 +33,11 @@ KINDS = {
 """The registry of each kind of thing that has a name and options."""
 
 
+_RECOMMENDED = (
+    "Which one: bm25 to begin with; vizsla-sparse is better and comes with Vizsla; hybrid is the best on documents of "
+    "all kinds and needs the weights of bge-small (docs/choosing.md)."
+)
+
 Kind = Annotated[str, typer.Option("--kind", metavar="KIND", help=f"What to list: {', '.join(KINDS)}.")]
 
 
@@ -45,6 +50,8 @@ def models(context: typer.Context, kind: Kind = "model", as_json: options.Json =
     if not as_json:
         flag = "" if kind == "model" else f" --kind {kind}"
         others = ", ".join(other for other in KINDS if other != kind)
+        if kind == "model":
+            console.remark(_RECOMMENDED)
         console.remark(f"Options of one: vizsla models show NAME{flag}. Others by --kind: {others}.")
 
 

@@ -26,7 +26,7 @@ _QUERIES, _WORDS = 200, (4, 12)  # pseudo-queries between lexical parts, and how
 _PASSAGE = (6, 60)  # words of the passage that a pseudo-query comes from, beside vectors
 _KEPT = (0.3, 1.0)  # share of the passage's words in the pseudo-query
 _NORM, _MAX_NORM = 0.5, 1.5  # the first guess of `query_norm`, and its limit
-_PULL = 0.01  # how strongly weights are pulled towards the first guess; 0 would let them grow for ever
+_PULL, _SCALE_PULL = 0.5, 0.01  # towards the first guess: of ratios of weights and the norm; of their common factor
 _ROUNDS = 40
 _NOISE = 1e-5  # relative to the highest score: less variation than this is rounding
 
@@ -44,7 +44,8 @@ class AutoWeightedSum(Sum):
     is taken out, which shows how well a part finds what is said in other words. In the other documents it stays, which
     shows how well a part finds their own words. So vectors count little where passages are too long or too special
     for them. The scores of terms grow with the number of terms, those of vectors hardly do. Therefore passages have
-    many lengths, and lexical parts get a `query_norm` as well.
+    many lengths, and lexical parts get a `query_norm` as well. Pseudo-queries are not the queries of users, so weights
+    leave equal spreads of scores only where pseudo-queries show it clearly.
 
     Weights and norms sit on the query side, so they can be fitted after documents are indexed.
     """
@@ -234,7 +235,7 @@ class _Likelihood:
         self._sources = np.arange(len(sources)), np.asarray(sources)
         typical = np.exp(-_NORM * self._terms) * self._scores.std(2)
         self.start = np.r_[-np.log(np.maximum(typical.mean(1), 1e-12)), _NORM]
-        self._pull = np.full(len(self.start), _PULL)
+        self._pull = _pull(len(scores))
 
     @staticmethod
     def inside(point: np.ndarray) -> np.ndarray:
@@ -247,7 +248,8 @@ class _Likelihood:
         sums = self._weighted(point).sum(0)
         highest = sums.max(1, keepdims=True)
         losses = highest[:, 0] + np.log(np.exp(sums - highest).sum(1)) - sums[self._sources]
-        return float(losses.mean() + 0.5 * (self._pull * (point - self.start) ** 2).sum())
+        moved = point - self.start
+        return float(losses.mean() + 0.5 * moved @ self._pull @ moved)
 
     def slopes(self, point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The gradient at a point, and the Gauss-Newton matrix."""
@@ -260,13 +262,24 @@ class _Likelihood:
         means = (slopes * shares).sum(2)
         centred = (slopes - means[:, :, None]) * np.sqrt(shares)
         flat = centred.reshape(len(slopes), -1)
-        gradient = (means - slopes[:, *self._sources]).mean(1) + self._pull * (point - self.start)
-        return gradient, flat @ flat.T / shares.shape[0] + np.diag(self._pull)
+        gradient = (means - slopes[:, *self._sources]).mean(1) + self._pull @ (point - self.start)
+        return gradient, flat @ flat.T / shares.shape[0] + self._pull
 
     def _weighted(self, point: np.ndarray) -> np.ndarray:
         factors = np.exp(point[:-1, None] - point[-1] * self._terms)
         weighted: np.ndarray = factors[:, :, None] * self._scores
         return weighted
+
+
+def _pull(parts: int) -> np.ndarray:
+    """What it costs to leave the first guess, as a quadratic form of the logarithms of the weights and the norm.
+
+    Pseudo-queries are not the queries of users, so their likelihood alone would move weights too far. A ratio of
+    weights or a norm changes only where they show it clearly. The common factor of the weights changes no ranking.
+    """
+    pull = _PULL * np.eye(parts + 1)
+    pull[:-1, :-1] -= (_PULL - _SCALE_PULL) / parts
+    return pull
 
 
 def _scores(component: Component, drawn: _Drawn) -> _Scores:

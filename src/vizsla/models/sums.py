@@ -31,6 +31,8 @@ from vizsla.spec import Option, with_defaults
 from vizsla.text import Token
 from vizsla.vectors import Quantiser, SparseVectors, Vocabulary
 
+HYBRID_ENCODER = "bge-small"
+"""The dense part of `hybrid`, chosen on dev queries (docs/choosing.md)."""
 QUERY_SCALE = 256
 """The weight of a word in a BM25 query. The paper gives none; it says that the weights of both are in (0, 256)."""
 
@@ -275,10 +277,10 @@ def vizsla_sparse_doc(weight: float = _WEIGHT, **options: Any) -> Model:
 
 @MODELS.register(
     "hybrid",
-    help="BM25 plus a dense model, with weights fitted to the documents: auto(bm25, minilm).",
-    options=(Option("dense", "str", "minilm", "the dense model, as an expression"), *BM25_OPTIONS),
+    help=f"BM25 plus a dense model, with weights fitted to the documents: auto(bm25, {HYBRID_ENCODER}).",
+    options=(Option("dense", "str", HYBRID_ENCODER, "the dense model, as an expression"), *BM25_OPTIONS),
     needs=("onnxruntime|torch",),
 )
-def hybrid(dense: str = "minilm", **options: Any) -> Model:
+def hybrid(dense: str = HYBRID_ENCODER, **options: Any) -> Model:
     """BM25 with these options, and a dense model."""
     return auto(BM25(**options), parse_model(dense)).with_name("hybrid")
