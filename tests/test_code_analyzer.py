@@ -31,6 +31,8 @@ CODE = Analyzer.parse("code")
         ("is_valid", "isvalid valid"),  # "is" is a stop word
         ("0xFF", "0xff"),
         ("1e5", "1e5"),
+        ("2_to_3", "2to3"),
+        ("a_" * 40, "a" * 40),
         ("a-1", "1"),
         ("len(x)-y", "len x y"),
         ("user.fetchData", "user fetchdata fetch data"),

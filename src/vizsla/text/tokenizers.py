@@ -117,12 +117,12 @@ def _names(word: str) -> list[tuple[str, int, int]]:
     A part begins at a capital letter, and at digits that follow letters; the last capital of several begins a word
     (HTTPServer), unless a plural s ends it (URLs).
     """
-    if len(word) > _LONGEST_NAME or word[0].isdecimal():
-        return [(word, 0, len(word))]
     kinds = "".join(map(_kind, word))
+    whole = [("".join(c for c, kind in zip(word, kinds, strict=True) if kind != "_"), 0, len(word))]
+    if len(word) > _LONGEST_NAME or word[0].isdecimal():
+        return whole
     parts = [(word[m.start() : m.end()], m.start(), m.end()) for m in _KINDS.finditer(kinds)]
-    whole = "".join(part for part, _, _ in parts)
-    return [(whole, 0, len(word)), *(parts if len(parts) > 1 else ())]
+    return whole + parts if len(parts) > 1 else whole
 
 
 def _kind(character: str) -> str:
