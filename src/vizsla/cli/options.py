@@ -241,7 +241,7 @@ class FileOptions:
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="Format of the sources: jsonl, csv, tsv, parquet, trec or text; default: by ending.",
+            help="Format of the sources, as vizsla models --kind source lists them; default: by ending.",
         ),
     ] = None
     id_field: Annotated[str | None, typer.Option("--id-field", metavar="NAME", help="The field that holds the id.")] = (
@@ -290,6 +290,12 @@ class SourceOptions(FileOptions):
         str, typer.Option("--max-document", metavar="SIZE", help="The largest line or document allowed, as in 64MB.")
     ] = "16MB"
     allow_empty: Annotated[bool, typer.Option("--allow-empty", help="Accept sources without documents.")] = False
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out what cannot be read, and list it at the end.")
+    ] = False
+    ocr: Annotated[
+        bool, typer.Option("--ocr", help="Recognise characters in the pages of a PDF that are pictures (slow).")
+    ] = False
 
     def _reading(self) -> dict[str, Any]:
         from vizsla.datasets import parse_types
@@ -300,6 +306,8 @@ class SourceOptions(FileOptions):
             "types": parse_types(self.types) if self.types is not None else {},
             "max_document": console.parse_size(self.max_document),
             "allow_empty": self.allow_empty,
+            "skip_bad": self.skip_bad,
+            "ocr": self.ocr,
         }
 
 
