@@ -51,14 +51,17 @@ def _add_prose(prose: str, text: TextBuilder) -> None:
     paragraph: list[str] = []
 
     def end() -> None:
-        text.block("\n".join(filter(None, paragraph)))
-        paragraph.clear()
+        if paragraph:
+            text.block("\n".join(filter(None, paragraph)))
+            paragraph.clear()
 
     for line in prose.splitlines():
-        if mark := _HEADING.match(line):
+        if not line:
+            end()
+        elif mark := _HEADING.match(line):
             end()
             text.heading(mark[0].count("#"), _MARKS.sub("", line[mark.end() :].rstrip().rstrip("#").rstrip()))
-        elif not line.strip():
+        elif line.isspace():
             end()
         elif len(paragraph) == 1 and _UNDERLINE.fullmatch(line):
             text.heading(1 if "=" in line else 2, paragraph.pop())

@@ -274,6 +274,8 @@ class Source:
         odd = {k: v for k, v in used.items() if v is not None and v not in (k, "_id") and v != getattr(self.names, k)}
         as_named = {k for k, v in odd.items() if v in self.fields and k not in self.fields and k != "id"}
         guesses = [f"the {key} from {name!r}" for key, name in odd.items() if key not in as_named]
+        if names.id is None and names.text is not None and self.names.id is None:
+            guesses.append("a hash of its content as the id of each document without one")
         return f"taking {', '.join(guesses)}" if guesses else None
 
     def _first_keys(self, part: Part) -> Collection[str] | None:
@@ -400,8 +402,11 @@ def read_documents(
     return Source.find(source, format, names, **options).documents(progress)
 
 
-def documents_from(items: Iterable[Any]) -> Iterator[Document | RawLines]:
-    """Documents from the mappings or documents of a program; raw lines are passed through."""
+def documents_from(items: Iterable[Any], skipped: Skipped | None = None) -> Iterator[Document | RawLines]:
+    """Documents from the mappings or documents of a program; raw lines are passed through.
+
+    With `skipped`, what is no document is noted there, with its number, and left out.
+    """
     if isinstance(items, str | Path):
         message = f"documents come as a list or another iterable; for a file, read_documents({str(items)!r})"
         raise InputError(message)
@@ -409,7 +414,22 @@ def documents_from(items: Iterable[Any]) -> Iterator[Document | RawLines]:
         raise InputError("documents come as a list or another iterable, not as a single one")
     if hasattr(items, "to_dict"):
         raise InputError("documents come as a list of records; for a pandas table pass table.to_dict('records')")
-    return map(_document_from, items)
+    return map(_document_from, items) if skipped is None else _good_documents(items, skipped)
+
+
+def _good_documents(items: Iterable[Any], skipped: Skipped) -> Iterator[Document | RawLines]:
+    for number, item in enumerate(items, 1):
+        try:
+            document = _document_from(item)
+        except VizslaError as e:
+            problem = e.problem if isinstance(e, InputError) else str(e)
+            skipped.add(InputError(problem, file=BATCH, line=number))
+            continue
+        yield document
+
+
+BATCH = "documents"
+"""How messages name the documents of a program."""
 
 
 def _checked(document: Document) -> Document:

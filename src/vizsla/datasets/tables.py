@@ -184,7 +184,8 @@ def _check_header(file: InputFile, line: int, header: tuple[str, ...], names: Fi
                 f"the columns are {listed(header)}"
             )
             raise file.refusal(message, line)
-    if names.resolve(header).id is None:
+    resolved = names.resolve(header)
+    if resolved.id is None and resolved.text is None:
         advice = (
             "name the id with --id-field (in Python FieldNames(id=...)), or the separator of columns with --delimiter "
             "(in Python delimiter=)"

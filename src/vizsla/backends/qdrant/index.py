@@ -130,9 +130,15 @@ class QdrantIndex(SearchableCollection):
         """A writer of this collection; `timeout`: how many seconds its commit waits for other writers."""
         return _ShowingWriter(self, timeout)
 
-    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int | None = None) -> Added:
+    def add(
+        self,
+        documents: Iterable[Document | Mapping[str, Any] | RawLines],
+        *,
+        workers: int | None = None,
+        skip_bad: bool = False,
+    ) -> Added:
         """Stage documents on this machine; see `Collection.add`. `commit` sends them."""
-        return self._own_writer().add(documents, workers=workers)
+        return self._own_writer().add(documents, workers=workers, skip_bad=skip_bad)
 
     def _delete(self, ids: str | int | Iterable[str | int]) -> int:
         return self._own_writer().delete(ids)
