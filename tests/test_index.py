@@ -141,7 +141,7 @@ def test_ids_that_are_there_already(folder: Path, documents: Records) -> None:
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"text": "no id"}, "no id; expected a field '_id' or 'id'"),
+        ({"title": "no id"}, "no id; expected a field '_id' or 'id'"),
         ({"id": "", "text": "x"}, "must be a text or a whole number, not an empty text"),
         ({"id": None, "text": "x"}, "not null"),
         ({"id": 1.5, "text": "x"}, "not the number 1.5"),

@@ -35,7 +35,8 @@ def test_add_replace_and_delete(folder: Path) -> None:
     with served({"dogs": folder}, write=True) as client:
         answer = client.add("dogs", [{"id": "0", "text": "a cat"}, {"id": "new", "text": "a dog"}])
         assert answer.data == {
-            "index": "dogs", "added": 2, "replaced": 1, "deleted": 0, "empty": [], "generation": 2, "committed": True,
+            "index": "dogs", "added": 2, "replaced": 1, "repeated": 0, "deleted": 0, "empty": [], "generation": 2,
+            "committed": True,
         }  # fmt: skip
         assert found(client) == {str(n) for n in range(1, 10)} | {"new"}
         again = client.add("dogs", [{"id": "0", "text": "a cat"}, {"id": "new", "text": "a dog"}]).data
@@ -70,7 +71,7 @@ def test_read_only_unless_told(folder: Path) -> None:
 def test_staged_changes_wait_for_the_commit_and_survive_the_server(folder: Path) -> None:
     with served({"dogs": folder}, write=True) as client:
         staged = client.add("dogs", [{"id": "a", "text": "a dog", "year": 1}], commit="false").data
-        counts = {"staged": 1, "replaced": 0, "empty": []}
+        counts = {"staged": 1, "replaced": 0, "repeated": 0, "empty": []}
         assert staged == {"index": "dogs", **counts, "generation": 1, "committed": False}
         deleted = client.send("POST", "/v1/dogs/delete", {"filter": "year < 1995"}, commit="false").data
         assert (deleted["deleted"], deleted["committed"]) == (5, False)

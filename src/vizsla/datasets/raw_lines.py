@@ -46,9 +46,9 @@ class RawLines:
     def documents(self, skipped: Skipped | None = None) -> list[Document]:
         """Parse the lines; empty ones are skipped. With `skipped`, those that hold no document are noted there."""
         found = []
-        for number, line in enumerate(self.data.split(b"\n"), self.first):
+        for number, line in self._lines():
             try:
-                document = self._document(number, line)
+                document = self._document(number, self._text(number, line))
             except InputError as e:
                 if skipped is None:
                     raise
@@ -58,11 +58,16 @@ class RawLines:
                 found.append(document)
         return found
 
-    def _document(self, number: int, line: bytes) -> Document | None:
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        return enumerate(self.data.split(b"\n"), self.first)
+
+    def _text(self, number: int, line: bytes) -> str:
         try:
-            text = line.decode()
+            return line.decode()
         except UnicodeDecodeError as e:
             raise not_utf8(self.file, e, number) from None
+
+    def _document(self, number: int, text: str) -> Document | None:
         if not text.strip():
             return None
         return Document.from_record(parse_line(text, self.file, number), Origin(self.file.name, number), self.names)
