@@ -102,8 +102,10 @@ def index(
         replace_index(output, overwrite=overwrite) as building,
         Index.create(building, parsed, passages=passages.splitter, **kept) as new,
     ):
-        added = new.add(read_with_progress(found, "Indexing", raw=passes_lines(parsed, workers)), workers=workers)
+        documents = read_with_progress(found, "Indexing", raw=passes_lines(parsed, workers))
+        added = new.add(documents, workers=workers, skip_bad=reading.skip_bad)
         new.commit()
+    report_skipped(found, added)
     with Index.open(output) as built:
         report(built, added, time.perf_counter() - started)
 
@@ -154,6 +156,28 @@ def report(index: Collection, added: Added, seconds: float) -> None:
     console.remark(f"Search it with: vizsla search {place}")
 
 
+_LISTED, _REASONS = 20, 5
+
+
+def report_skipped(sources: list[Source], added: Added) -> None:
+    """List what was left out, with file, line and reason, and count it."""
+    from vizsla.datasets import Skipped
+
+    skipped = Skipped()
+    for source in sources:
+        skipped.merge(source.skipped)
+    skipped.merge(added.skipped)
+    for error in skipped.errors[:_LISTED]:
+        console.remark(f"left out: {console.safe(str(error), max_length=1000)}")
+    if skipped.count > _LISTED:
+        reasons = "; ".join(f"{count:,} x {console.safe(reason)}" for reason, count in skipped.reasons.most_common(_REASONS))
+        console.remark(f"left out in all: {skipped.count:,}, most often: {reasons}")
+    elif skipped.count:
+        console.remark(f"left out in all: {skipped.count:,}")
+    if added.repeated:
+        console.remark(f"{console.count(added.repeated, 'document')} left out, since a later one has the same id")
+
+
 def _report_empty(added: Added) -> None:
     """Name the first document without searchable words, and count the others."""
     if not added.empty:
@@ -185,10 +209,10 @@ def add(
         if foreign := mismatch(opened.model, detected):
             console.remark(foreign)
         started = time.perf_counter()
-        added = opened.add(
-            read_with_progress(found, "Adding", raw=passes_lines(opened.model, workers)), workers=workers
-        )
+        documents = read_with_progress(found, "Adding", raw=passes_lines(opened.model, workers))
+        added = opened.add(documents, workers=workers, skip_bad=reading.skip_bad)
         opened.commit()
+        report_skipped(found, added)
         report(opened, added, time.perf_counter() - started)
 
 
@@ -226,6 +250,8 @@ def encode(
     parsed = parse_model(model)
     found = reading.find(sources, parsed.fields)
     check_outside(output, found)
+    if reading.skip_bad:
+        raise VizslaError("--skip-bad is for index and add: shards must agree on what there is")
     started = time.perf_counter()
     documents = (item for item in read_with_progress(found, "Encoding") if isinstance(item, Document))
     report = encode_shard(

@@ -23,6 +23,8 @@ from vizsla.datasets.pdf_layout import (
 from vizsla.datasets.source_format import SOURCES, DocumentFormat, Limits, builder
 from vizsla.errors import MissingPackageError
 
+_SPACE = 0.12
+"""The width of a gap between two letters that is a space, by their height."""
 _DPI = 200
 _MAX_PIXELS = 30_000_000
 _MAX_CHARACTERS = 1_000_000  # of a page
@@ -147,6 +149,8 @@ def _segments(characters: Any) -> list[Line]:
             if part_at_gaps(box.left - right, top - bottom):
                 end()
             elif box.top > bottom and box.bottom < top:
+                if letters[-1] != " " and box.left - right > _SPACE * (top - bottom):
+                    letters.append(" ")  # pdfium leaves out narrow ones, as groff sets them
                 left, right = min(left, box.left), max(right, box.right)
         if not letters:
             if code == 32:
