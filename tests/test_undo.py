@@ -46,7 +46,10 @@ def test_a_call_that_fails_adds_nothing_and_loses_nothing(
     skips=st.booleans(),
 )
 def test_any_calls_of_which_some_fail(
-    calls: list[tuple[list[int], bool]], memory: int, passages: int | None, skips: bool,
+    calls: list[tuple[list[int], bool]],
+    memory: int,
+    passages: int | None,
+    skips: bool,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """Against a dict: of an id twice the last stays, and a call with a bad document at its end changes nothing."""

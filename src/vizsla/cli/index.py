@@ -170,7 +170,9 @@ def report_skipped(sources: list[Source], added: Added) -> None:
     for error in skipped.errors[:_LISTED]:
         console.remark(f"left out: {console.safe(str(error), max_length=1000)}")
     if skipped.count > _LISTED:
-        reasons = "; ".join(f"{count:,} x {console.safe(reason)}" for reason, count in skipped.reasons.most_common(_REASONS))
+        reasons = "; ".join(
+            f"{count:,} x {console.safe(reason)}" for reason, count in skipped.reasons.most_common(_REASONS)
+        )
         console.remark(f"left out in all: {skipped.count:,}, most often: {reasons}")
     elif skipped.count:
         console.remark(f"left out in all: {skipped.count:,}")

@@ -1,7 +1,7 @@
 """Reading files of foreign formats in another process, with limits of time and memory.
 
-A library that parses PDF is large and written in C++: a file that was made to do harm, or is only damaged, may crash it,
-keep it busy for ever or take all memory. Then the process is replaced, the file is refused in one sentence, and the
+A library that parses PDF is large and written in C++: a file that was made to do harm, or is only damaged, may crash
+it, keep it busy for ever or take all memory. Then the process is replaced, the file is refused in one sentence, and the
 next one is read. The process writes no files, has one file at a time and answers in JSON, so it cannot make its parent
 run code.
 """

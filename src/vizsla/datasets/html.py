@@ -20,7 +20,7 @@ _PARAGRAPHS = {
     "caption", "center", *_HEADINGS,
 }  # fmt: skip
 _LINES = {"br", "li", "tr", "dt", "dd", "option"}
-_CELLS = {"td", "th"}
+_APART = {"td", "th", "sup", "sub"}  # tags whose text is no part of the word before
 _LEAST_MAIN = 0.25  # the share of a page's words that its main part must have, to be taken for all of it
 _LEAST_KEPT = 0.05  # the share of words besides navigation, below which the page is nothing else
 
@@ -28,7 +28,9 @@ _PERMALINK = " \n\u00b6"  # the sign after a heading that links to it
 
 _NAME = re.compile(r"</?+([a-zA-Z][^\s/>]{0,50}+)")  # the names that matter are short
 _REST_OF_TAG = re.compile(r"""(?:[^>=]|=\s*+(?:"[^"]*+"|'[^']*+'|))*+>""")
-_ATTRIBUTE = re.compile(r"""([a-zA-Z-]{1,30})\s{0,9}+=\s{0,9}+(?:"([^"]{0,500}+)"|'([^']{0,500}+)'|([^\s"'>]{1,500}+))""")
+_ATTRIBUTE = re.compile(
+    r"""([a-zA-Z-]{1,30})\s{0,9}+=\s{0,9}+(?:"([^"]{0,500}+)"|'([^']{0,500}+)'|([^\s"'>]{1,500}+))"""
+)
 _HIDDEN = re.compile(r"""\s(?:hidden(?=[\s=>/])|aria-hidden\s*+=\s*+["']?true)""")
 _LEADING_ZEROS = re.compile(r"&#0++(?=[0-9])")
 _LONG_NUMBER = re.compile(r"&#[0-9]{8,}+;?")
@@ -146,7 +148,12 @@ class Page:
         self._pieces.clear()
         if text.strip():
             block = _Block(
-                text, self._level, self._is_row, self._code > 0, is_aside=self._aside.depth > 0, in_main=self._main.depth > 0
+                text,
+                self._level,
+                self._is_row,
+                self._code > 0,
+                is_aside=self._aside.depth > 0,
+                in_main=self._main.depth > 0,
             )
             self._blocks.append(block)
             self._is_row = row
@@ -201,7 +208,7 @@ class Page:
             self._finish()
         elif tag in _LINES:
             self._finish(row=True)
-        elif tag in _CELLS:
+        elif tag in _APART:
             self._pieces.append(" ")
         if tag in _HEADINGS:
             self._level = _HEADINGS[tag] if opens else 0

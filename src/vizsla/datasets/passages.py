@@ -106,7 +106,9 @@ def _joined_outline(passages: Sequence[Document], pieces: Sequence[str]) -> Outl
         fresh = end - len(piece) - start if number else 0
         for page, offset in enumerate(outline.pages, outline.first_page):
             pages.setdefault(page, max(offset + start, 0))
-        headings += [heading._replace(offset=heading.offset + start) for heading in outline.headings if heading.offset >= fresh]
+        headings += [
+            heading._replace(offset=heading.offset + start) for heading in outline.headings if heading.offset >= fresh
+        ]
     if not pages:
         return Outline(tuple(headings))
     first, last = min(pages), max(pages)

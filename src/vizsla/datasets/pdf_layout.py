@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 
 from vizsla.datasets.extracted import MAX_HEADING, TextBuilder
@@ -118,7 +119,7 @@ def _gutter(segments: Sequence[Line]) -> float | None:
     if crossing[gutter] > _CROSSING * len(segments):
         return None
     sides = [s.left >= gutter for s in segments if not s.left < gutter < s.right]
-    alternations = sum(a != b for a, b in zip(sides, sides[1:], strict=False))
+    alternations = sum(a != b for a, b in pairwise(sides))
     if alternations < _LEAST_ALTERNATIONS or alternations < 0.5 * len(sides):
         return None
     first = [s.right - s.left for s in segments if s.right <= gutter]
@@ -156,23 +157,25 @@ def without_repeated(pages: Sequence[PageLines]) -> None:
     they name another chapter.
     """
     counted: Counter[tuple[str, int]] = Counter()
-    candidates: list[list[Line]] = []
+    candidates: list[tuple[list[Line], list[Line]]] = []
     for page in pages:
         by_height = sorted(page.lines, key=lambda line: -line.top)
-        outer = by_height[:_OUTER] + by_height[_OUTER:][-_OUTER:]
-        candidates.append(outer)
-        counted.update({key for line in outer for key in _keys(line)})
+        top, foot = by_height[:_OUTER], by_height[_OUTER:][: -_OUTER - 1 : -1]
+        candidates.append((top, foot))
+        counted.update({key for line in (*top, *foot) for key in _keys(line)})
     repeated = {key for key, count in counted.items() if count >= _REPEATED}
     bands: Counter[int] = Counter()
-    for outer in candidates:
-        bands.update({_band(line) for line in outer if any(key in repeated for key in _keys(line))})
+    for top, foot in candidates:
+        bands.update({_band(line) for line in (*top, *foot) if any(key in repeated for key in _keys(line))})
     shared = {band for band, count in bands.items() if count >= max(_SHARED_BAND * len(pages), _REPEATED)}
-    for page, outer in zip(pages, candidates, strict=True):
-        dropped = {
-            id(line)
-            for line in outer
-            if any(key in repeated for key in _keys(line)) or (_band(line) in shared and len(line.text) < MAX_HEADING)
-        }
+    for page, (top, foot) in zip(pages, candidates, strict=True):
+        dropped = set[int]()
+        for side in (top, foot):  # from the edge inwards, up to the first line that stays
+            for line in side:
+                is_repeated = any(key in repeated for key in _keys(line))
+                if not is_repeated and (_band(line) not in shared or len(line.text) > MAX_HEADING):
+                    break
+                dropped.add(id(line))
         page.lines = [line for line in page.lines if id(line) not in dropped]
 
 
@@ -258,10 +261,9 @@ def _placed(page: PageLines) -> dict[int, tuple[Mark, bool]]:
     bare = [_bare(line.text) for line in page.lines]
     for mark in page.marks:
         words = _bare(mark.text)
-        hits = [
-            n for n, line in enumerate(bare)
-            if words and n not in placed and (line == words or (line.endswith(words) and len(line) < len(words) + 12))
-        ] or [n for n, line in enumerate(bare) if len(line) > 12 and n not in placed and words.endswith(line)]  # fmt: skip
+        free = [(n, line) for n, line in enumerate(bare) if line and n not in placed]
+        hits = [n for n, line in free if words and line.endswith(words) and len(line) < len(words) + 12]
+        hits = hits or [n for n, line in free if len(line) > 12 and words.endswith(line)]
         top = mark.top
         if hits:
             best = min(hits, key=lambda n: abs(page.lines[n].top - top)) if top is not None else hits[0]
@@ -281,7 +283,7 @@ def _line_distance(lines: Sequence[Line]) -> float:
     """The usual distance of two lines of a page, by the height of its letters."""
     steps = [
         (a.bottom - b.bottom) / max(a.size, 1)
-        for a, b in zip(lines, lines[1:], strict=False)
+        for a, b in pairwise(lines)
         if 0 < a.bottom - b.bottom < 3 * a.size and _step(a.size) == _step(b.size)
     ]
     return max(median(steps), 0.9) if steps else 1.2
@@ -329,11 +331,12 @@ class _Paragraphs:
     def heading(self, level: int, known: str, line: Line) -> None:
         """A line that is a heading; `known`: its words, if a bookmark has them."""
         before, last = self._heading, self._last
-        if before is not None and not known and not before[1] and before[0] == level and last is not None:
-            if 0 < last.bottom - line.bottom < 2.5 * line.size:
-                before[2].append(line.text)
-                self._last = line
-                return
+        goes_on = before is not None and before[:2] == (level, known) == (level, "")
+        if goes_on and last is not None and 0 < last.bottom - line.bottom < 2.5 * line.size:
+            assert before is not None
+            before[2].append(line.text)
+            self._last = line
+            return
         self.end()
         self._turn_page()
         self._heading = level, known, [line.text]
@@ -391,7 +394,9 @@ class _Paragraphs:
             return True
         down = last.bottom - line.bottom
         if down <= 0 or self._new_page or line.left > last.right:  # another column, another page
-            return self._words.endswith(_SENTENCE_END) or not (words[:1].islower() or self._words.endswith((HYPHEN, "-")))
+            return self._words.endswith(_SENTENCE_END) or not (
+                words[:1].islower() or self._words.endswith((HYPHEN, "-"))
+            )
         if down > _SPACED * distance * last.size:
             return True
         indented = line.left > last.left + 0.8 * line.size and not self._is_item

@@ -39,7 +39,7 @@ from vizsla.datasets.values import TYPES, Types, checked_types, joined_type, pla
 from vizsla.errors import InputError, MissingPackageError, NoTextError, UnknownNameError, VizslaError
 from vizsla.lazy import cached_property
 from vizsla.plain_data import parse_json
-from vizsla.runs.documents import USUAL_NAMES, Document, FieldNames, Origin, document_id, listed
+from vizsla.runs.documents import USUAL_NAMES, Document, FieldNames, document_id, listed
 
 _TABLES = ("csv", "tsv")
 MAX_SAMPLED = 1 << 16  # bytes of a line of a sample
@@ -88,7 +88,9 @@ class Source:
         """The source at a path. The endings of its files say their format, unless `format` does.
 
         `skip_bad`: leave out what cannot be read, and note it in `skipped`. `ocr`: recognise characters in the pages of
-        a PDF that are pictures; this needs rapidocr. `-`, pipes and process substitutions need a format; they are copied to a temporary file while they are used.
+        a PDF that are pictures; this needs rapidocr.
+
+        `-`, pipes and process substitutions need a format; they are copied to a temporary file while they are used.
         `irds:NAME` is a data set of the package ir_datasets.
         """
         if format is not None and format not in SOURCES:

@@ -243,8 +243,8 @@ class Collection(CollectionView):
         """Add documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
 
         A document replaces the one with the same id. `skip_bad`: leave out what cannot be added, and list it in
-        `skipped` of the result; otherwise the first such document is an error. `workers`: how many documents are analysed at a time on this
-        machine; see `Writer.add`. The result says how many were added, how many replace others, and which have nothing
+        `skipped` of the result; otherwise the first such document is an error. `workers`: how many documents are
+        analysed at a time on this machine; see `Writer.add`. The result says how many were added, how many replace others, and which have nothing
         to be found by. A server, which analyses documents at the commit, counts those that replace committed ones, and
         names those without any text.
         """

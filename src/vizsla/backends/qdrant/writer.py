@@ -87,7 +87,8 @@ class QdrantWriter:
     ) -> Added:
         """Stage documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
 
-        A document replaces an earlier one with the same id. A call that fails stages nothing. `workers`, `skip_bad`: as for `Writer.add` of an index.
+        A document replaces an earlier one with the same id. A call that fails stages nothing.
+        `workers`, `skip_bad`: as for `Writer.add` of an index.
         """
         if workers is not None:
             workers = check_count(workers, "workers, the number of threads or processes,")

@@ -25,13 +25,13 @@ class Docx(DocumentFormat):
         with file.stream() as stream:
             package = Package(stream)
             main = _main_part(package)
-            relations = {kind: name for kind, name in package.relations(main).values()}
-            levels = _heading_levels(package.xml(relations["styles"])) if relations.get("styles") in package else {}
+            relations = dict(package.relations(main).values())
+            levels = _heading_levels(package.xml(relations["styles"])) if relations.get("styles", "") in package else {}
             text = builder(file)
             reader = _Reader(text, levels)
             reader.add(package.xml(main))
             for kind in ("footnotes", "endnotes"):
-                if relations.get(kind) in package:
+                if relations.get(kind, "") in package:
                     reader.add(package.xml(relations[kind]))
             fields = office_fields(package)
             yield text.extracted(fields.pop("title", "") or reader.title, fields)

@@ -10,7 +10,9 @@ from vizsla.datasets.files import DAMAGE, InputFile, opened
 from vizsla.datasets.html import Page
 from vizsla.datasets.source_format import SOURCES, DocumentFormat, Limits, builder
 
-_CHARSET = re.compile(rb"""<(?:meta\s[^>]{0,200}charset\s*=\s*["']?|\?xml\s[^>]{0,100}encoding=["'])([A-Za-z0-9_:.-]{2,40})""")
+_CHARSET = re.compile(
+    rb"""<(?:meta\s[^>]{0,200}charset\s*=\s*["']?|\?xml\s[^>]{0,100}encoding=["'])([A-Za-z0-9_:.-]{2,40})"""
+)
 
 
 @SOURCES.register("html", help="HTML: the main text of a page, without navigation.")

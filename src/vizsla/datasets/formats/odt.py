@@ -9,7 +9,15 @@ from vizsla.datasets.files import InputFile
 from vizsla.datasets.packages import Element, NoText, Package
 from vizsla.datasets.source_format import SOURCES, DocumentFormat, Limits, builder
 
-_LEFT_OUT = {"tracked-changes", "annotation", "forms", "scripts", "automatic-styles", "font-face-decls", "note-citation"}
+_LEFT_OUT = {
+    "tracked-changes",
+    "annotation",
+    "forms",
+    "scripts",
+    "automatic-styles",
+    "font-face-decls",
+    "note-citation",
+}
 
 
 @SOURCES.register("odt", help="OpenDocument texts and presentations: headings, tables, notes, pages.")

@@ -31,7 +31,8 @@ _MAX_CHARACTERS = 1_000_000  # of a page
 _MAX_MARKS = 5000
 _BOLD = re.compile(rb"bold|black|heavy|semibd|CMBX|-Bd|Demi", re.IGNORECASE)
 _NO_TITLE = re.compile(
-    r"(?i)untitled|microsoft|^\s*$|\.(?:docx?|dvi|tex|indd|pdf|qxd|rtf|ps|pptx?|html?)$|^slide \d|^(?:title|document)\d*$"
+    r"(?i)untitled|microsoft|^\s*$|\.(?:docx?|dvi|tex|indd|pdf|qxd|rtf|ps|pptx?|html?)$|^slide \d"
+    r"|^(?:title|document)\d*$"
 )
 
 
@@ -184,7 +185,9 @@ def _add_marks(pdf: Any, pages: list[PageLines]) -> None:
     try:
         for number, bookmark in enumerate(pdf.get_toc()):
             target = bookmark.get_dest() if number < _MAX_MARKS else None
-            index = target.get_index() if target is not None else None
+            if target is None:
+                continue
+            index = target.get_index()
             if index is None or not 0 <= index < len(pages):
                 continue
             _, place = target.get_view()

@@ -37,7 +37,8 @@ async def add(
     """Add documents, or replace those with the same ids. The body is JSON lines, each with `id` and `text`.
 
     With `skip_bad=true` lines that hold no document are left out and listed in `skipped`; otherwise the first of them
-    is an error and nothing is added. With `commit=false` they are staged on disk for a later commit. Otherwise they are committed, after all staged ones.
+    is an error and nothing is added. With `commit=false` they are staged on disk for a later commit. Otherwise they are
+    committed, after all staged ones.
     """
     staging, limits = service.staging(hosted), service.settings.limits
     with staging.incoming() as file:
