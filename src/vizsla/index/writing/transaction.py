@@ -214,15 +214,17 @@ class WriteTransaction:
         if not self._buffer.has_room_for(batch):
             self._flush()
         with self._storing():
-            numbers = [number for _, number in old]
-            self._rows.mark_deleted(numbers)
-            replaced.extend(number for number in numbers if number < first)
+            if old:
+                self._rows.mark_deleted([number for _, number in old])
+                replaced.extend(number for _, number in old if number < first)
             self._rows.insert(self._next_number, batch.stored)
             counts = self._buffer.append(batch)
             self._next_number += len(batch.stored)
         self._uncommitted += sum(len(metadata or "") + len(fields or "") for _, metadata, fields in batch.stored)
-        repeated = len({doc_id for doc_id, number in old if number >= first})
-        added.replaced += len({doc_id for doc_id, number in old if number < first})
+        repeated = 0
+        if old:
+            repeated = len({doc_id for doc_id, number in old if number >= first})
+            added.replaced += len({doc_id for doc_id, number in old if number < first})
         added.repeated += batch.repeated + repeated
         added.documents += len(batch.ids) - repeated
         if batch.skipped is not None:
