@@ -15,6 +15,7 @@ from vizsla.cli.options import (
     open_writable,
     passes_lines,
     read_with_progress,
+    report_skipped,
 )
 from vizsla.errors import VizslaError
 
@@ -154,30 +155,6 @@ def report(index: Collection, added: Added, seconds: float) -> None:
         sizes = f": index {console.size(facts['index_bytes'])}, documents {console.size(facts['document_bytes'])}"
     console.remark(f"{console.count(added.documents, 'document')} in {seconds:.1f} s ({rate:,.0f}/s){replaced}{sizes}")
     console.remark(f"Search it with: vizsla search {place}")
-
-
-_LISTED, _REASONS = 20, 5
-
-
-def report_skipped(sources: list[Source], added: Added) -> None:
-    """List what was left out, with file, line and reason, and count it."""
-    from vizsla.datasets import Skipped
-
-    skipped = Skipped()
-    for source in sources:
-        skipped.merge(source.skipped)
-    skipped.merge(added.skipped)
-    for error in skipped.errors[:_LISTED]:
-        console.remark(f"left out: {console.safe(str(error), max_length=1000)}")
-    if skipped.count > _LISTED:
-        reasons = "; ".join(
-            f"{count:,} x {console.safe(reason)}" for reason, count in skipped.reasons.most_common(_REASONS)
-        )
-        console.remark(f"left out in all: {skipped.count:,}, most often: {reasons}")
-    elif skipped.count:
-        console.remark(f"left out in all: {skipped.count:,}")
-    if added.repeated:
-        console.remark(f"{console.count(added.repeated, 'document')} left out, since a later one has the same id")
 
 
 def _report_empty(added: Added) -> None:

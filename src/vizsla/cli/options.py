@@ -20,7 +20,7 @@ from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
     from vizsla.datasets import BeirDataset, Document, RawLines, Source, Splitter
-    from vizsla.index import Index, IndexView
+    from vizsla.index import Added, Index, IndexView
     from vizsla.index.view import SearchableCollection
     from vizsla.models import Model
     from vizsla.runs import Hits, PageOptions, Retriever, Run
@@ -434,6 +434,31 @@ def read_with_progress(sources: list[Source], title: str, *, raw: bool = False) 
                 if lines is not None or done % 500 == 0:
                     advance(before + position, done)
             before, position = before + source.bytes, 0
+
+
+_LISTED, _REASONS = 20, 5  # of what was left out
+
+
+def report_skipped(sources: list[Source], added: Added | None = None) -> None:
+    """List what was left out, with file, line and reason, and count it."""
+    from vizsla.datasets import Skipped
+
+    skipped = Skipped()
+    for source in sources:
+        skipped.merge(source.skipped)
+    if added is not None:
+        skipped.merge(added.skipped)
+    for error in skipped.errors[:_LISTED]:
+        console.remark(f"left out: {console.safe(str(error), max_length=1000)}")
+    if skipped.count > _LISTED:
+        reasons = "; ".join(
+            f"{count:,} x {console.safe(reason)}" for reason, count in skipped.reasons.most_common(_REASONS)
+        )
+        console.remark(f"left out in all: {skipped.count:,}, most often: {reasons}")
+    elif skipped.count:
+        console.remark(f"left out in all: {skipped.count:,}")
+    if added is not None and added.repeated:
+        console.remark(f"{console.count(added.repeated, 'document')} left out, since a later one has the same id")
 
 
 class SearchChoices(TypedDict):
