@@ -313,3 +313,22 @@ def test_an_index_damaged_or_gone_while_it_is_served(folder: Path, tmp_path: Pat
         (folder / "index.db").write_bytes(b"this is no database" * 100)
         eventually(lambda: client.get("/v1/dogs").data["status"] == "stale")
         assert client.get("/healthz").status == 200
+
+
+@pytest.mark.parametrize("commit", ["true", "false"])
+def test_bad_lines_are_left_out_if_asked_for(folder: Path, commit: str) -> None:
+    body = (
+        b'{"id": "x", "text": "an owl"}\n{"id": \n{"n": 1}\n{"id": "y", "text": 7}\n{"id": "z", "text": "\xff"}\n'
+        b'{"text": "an owl without id"}\n{"id": "x", "text": "another owl"}\n{"id": "l", "text": "'
+        + b"a" * 2000
+        + b'"}\n{"id": "0", "text": "an owl"}'
+    )
+    with served({"dogs": folder}, write=True, limits=Limits(line_bytes=1000)) as client:
+        assert client.send("POST", "/v1/dogs/documents", body, commit=commit).status == 400
+        answer = client.send("POST", "/v1/dogs/documents", body, commit=commit, skip_bad="true").data
+        assert answer["staged" if commit == "false" else "added"] == 3
+        assert (answer["replaced"], answer["repeated"], answer["skipped"]["count"]) == (1, 1, 5)
+        assert sorted(entry["line"] for entry in answer["skipped"]["first"]) == [2, 3, 4, 5, 8]
+        client.post("/v1/dogs/commit")
+        assert len(found(client, "owl")) == 3
+        assert client.get("/v1/dogs/doc/x").data["doc"]["text"] == "another owl"
