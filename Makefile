@@ -29,7 +29,7 @@ PEERS_READY := $(PEERS)/.ready
 # Two processes; a file of tests stays with one of them, which then makes its fixtures once.
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo kernels reproduce-tiny dist smoke test snapshots browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation bench-paper-scale clean cluster-crash query-fuzz
+.PHONY: demo kernels reproduce-tiny dist smoke test snapshots browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation bench-paper-scale clean cluster-crash query-fuzz hostile
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -110,6 +110,11 @@ crash: $(READY)
 # About 20 minutes.
 query-fuzz: $(READY)
 	PYTHONPATH=tests $(BIN)/python tests/query_fuzz.py $(OPTIONS)
+
+# Mutated files of every format that is read in another process, and bombs of zip, XML and PDF. About ten minutes;
+# OPTIONS="--times 50" takes two.
+hostile: $(READY)
+	PYTHONPATH=tests $(BIN)/python tests/hostile_files.py $(OPTIONS)
 
 # Clients and servers killed at random moments while a Qdrant cluster of three nodes is filled: 20 times each.
 cluster-crash: $(READY)

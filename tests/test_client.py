@@ -631,9 +631,14 @@ def test_writing_through_the_client(tmp_path: Path) -> None:
             newest = other.info()["generation"]
         assert index.wait_for(newest) >= newest
         assert index.search("unicorn")[0].id == "new"
-        for wrong in ([{"text": "no id"}], [{"id": "1", "text": 7}], [{"id": "1", "text": "a"}] * 2):
+        for wrong in ([{"n": "no id"}], [{"id": "1", "text": 7}]):
             with pytest.raises(VizslaError):
                 index.add(wrong)
+        added = index.add([{"id": "s1", "text": "a"}, {"n": 1}, {1, 2}, {"id": "s1", "text": "b"}], skip_bad=True)
+        assert (added.documents, added.repeated, added.skipped.count) == (1, 1, 2)
+        assert sorted((error.line or 0) for error in added.skipped.errors) == [2, 3]
+        assert index.add([{"text": "no id"}] * 2).documents == 1
+        index.rollback()
 
     async def main() -> None:
         async def documents() -> AsyncIterator[dict[str, object]]:

@@ -49,7 +49,7 @@ def test_compressed_or_not(tmp_path: Path, ending: str) -> None:
     ("content", "message"),
     [
         (b'{"_id": "1", "text": "x"}\n{"_id": "2", \n', r"corpus\.jsonl:2: this line is not JSON"),
-        (b'{"_id": "1", "text": "x"}\n\n{"text": "x"}\n', r"corpus\.jsonl:3: the document has no id"),
+        (b'{"_id": "1", "text": "x"}\n\n{"n": "x"}\n', r"corpus\.jsonl:3: the document has no id"),
         (b'{"_id": "1", "text": "\xff"}\n', r"corpus\.jsonl:1: this is not UTF-8 \(byte 0xff at position 23"),
         (b'["x"]\n', r"corpus\.jsonl:1: expected a JSON object with an id and a text, not the text 'x'"),
         (b'{"_id": "1", "text": "\\ud800"}\n', r"corpus\.jsonl:1: this line has half a surrogate pair"),
@@ -104,11 +104,11 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     [
         ("missing.jsonl", "this file or folder does not exist"),
         ("", "this folder holds no files of .jsonl, "),
-        ("x.pdf", "the format is unknown; expected a folder, or a file of .jsonl, .ndjson"),
+        ("x.xyz", "the format is unknown; expected a folder, or a file of .jsonl, .ndjson"),
     ],
 )
 def test_sources_that_are_none(tmp_path: Path, name: str, message: str) -> None:
-    (tmp_path / "x.pdf").write_text("x")
+    (tmp_path / "x.xyz").write_text("x")
     with pytest.raises(InputError, match=message):
         list(read_documents(tmp_path / name))
 
@@ -274,9 +274,17 @@ def test_a_folder_of_texts(tmp_path: Path) -> None:
         },
     )
     assert contents(tmp_path) == [
-        ("a.txt", {"title": "a.txt", "text": "Plain text."}),
-        ("sub/b.md", {"title": "The title", "text": "The title\nSome link and code."}),
-        ("sub/c.html", {"title": "Page", "text": "One\nTwo <3"}),
+        ("a.txt", {"title": "a.txt", "text": "Plain text.", "path": "a.txt"}),
+        (
+            "sub/b.md",
+            {
+                "title": "The title",
+                "text": "The title\n\nSome link and code.",
+                "path": "sub/b.md",
+                "outline": {"headings": [[0, 1, "The title"]]},
+            },
+        ),
+        ("sub/c.html", {"title": "Page", "text": "One\n\nTwo <3", "path": "sub/c.html"}),
     ]
 
 

@@ -218,7 +218,7 @@ def test_documents_that_cannot_be_expanded_are_refused_before_anything_is_genera
     for last, message in (
         ({"_id": "x", "text": "a", "queries": ["b"]}, "the document 'x' has a field 'queries' already"),
         ({"_id": "x", "text": 7}, "the document 'x' has a field 'text' that is not a text, but the number 7"),
-        ({"text": "a"}, "the document has no id"),
+        ({"n": "a"}, "the document has no id"),
         ({"_id": "x", "text": "a", "weight": float("nan")}, "the document 'x' cannot be written as JSON"),
     ):
         source = write(tmp_path / "documents.jsonl", [*records(3), last])

@@ -169,7 +169,7 @@ def test_a_search_option_that_does_not_exist(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"text": "dog"}, "among its fields 'text'; name it with --id-field, or in Python call it 'id'"),
+        ({"title": "dog"}, "among its fields 'title'; name it with --id-field, or in Python call it 'id'"),
         ({"id": "1", "txt": "dog"}, "fields 'txt'; name another with --text-field, or in Python call it 'text'"),
         ({"id": "1", "text": None}, "the document '1' has null in the field 'text'; expected a text"),
     ],
@@ -181,10 +181,10 @@ def test_documents_of_a_program(tmp_path: Path, document: dict[str, object], mes
 
 
 def test_a_file_of_an_unknown_format(tmp_path: Path) -> None:
-    (tmp_path / "x.docx").write_text("dog")
+    (tmp_path / "x.xyz").write_text("dog")
     with pytest.raises(VizslaError) as raised:
-        list(read_documents(tmp_path / "x.docx"))
-    for ending in (".jsonl", ".json", ".md", ".html", ".csv"):
+        list(read_documents(tmp_path / "x.xyz"))
+    for ending in (".jsonl", ".json", ".md", ".html", ".csv", ".pdf"):
         assert f" {ending}" in str(raised.value)
     assert "--format (in Python format=)" in str(raised.value)
 

@@ -331,13 +331,14 @@ def test_parts_that_do_not_make_an_index(tmp_path: Path) -> None:
     assert build_from_parts(folder, tmp_path / "a.index").documents == 30
 
 
-def test_an_id_twice_names_the_part(tmp_path: Path) -> None:
-    records = [*documents_of(8), {"id": "3", "text": "again"}]
+def test_of_an_id_twice_the_last_document_stays(tmp_path: Path) -> None:
+    records = [*documents_of(8), {"id": "3", "text": "again"}, {"id": "9", "text": "x"}, {"id": "9", "text": "y"}]
     parts = encode_all(records, tmp_path / "parts", "bm25", 2, batch=2)
-    with pytest.raises(VizslaError) as e:
-        build_from_parts(parts, tmp_path / "a.index")
-    place = parts / "part-01.parquet"
-    assert str(e.value) == f"{place}:5: the id '3' appears a second time; every document needs its own"
+    added = build_from_parts(parts, tmp_path / "a.index")
+    assert (added.documents, added.repeated) == (9, 2)
+    with Index.open(tmp_path / "a.index") as index:
+        assert (len(index), index.get("3")["text"], index.get("9")["text"]) == (9, "again", "y")
+        assert [hit.id for hit in index.search("again")] == ["3"]
 
 
 def test_the_command_line(cli: Cli, tmp_path: Path) -> None:

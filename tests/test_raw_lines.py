@@ -199,7 +199,7 @@ def checked(blocks: Iterator[RawLines], at_once: int) -> Iterator[list[tuple[int
     for each in blocks:
         assert each.first == next_line
         assert 0 < each.count <= at_once
-        yield list(each._lines())[: each.count]
+        yield [(number, each._text(number, line)) for number, line in each._lines()][: each.count]
         next_line += each.count
 
 

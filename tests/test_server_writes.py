@@ -35,7 +35,8 @@ def test_add_replace_and_delete(folder: Path) -> None:
     with served({"dogs": folder}, write=True) as client:
         answer = client.add("dogs", [{"id": "0", "text": "a cat"}, {"id": "new", "text": "a dog"}])
         assert answer.data == {
-            "index": "dogs", "added": 2, "replaced": 1, "deleted": 0, "empty": [], "generation": 2, "committed": True,
+            "index": "dogs", "added": 2, "replaced": 1, "repeated": 0, "deleted": 0, "empty": [], "generation": 2,
+            "committed": True,
         }  # fmt: skip
         assert found(client) == {str(n) for n in range(1, 10)} | {"new"}
         again = client.add("dogs", [{"id": "0", "text": "a cat"}, {"id": "new", "text": "a dog"}]).data
@@ -70,7 +71,7 @@ def test_read_only_unless_told(folder: Path) -> None:
 def test_staged_changes_wait_for_the_commit_and_survive_the_server(folder: Path) -> None:
     with served({"dogs": folder}, write=True) as client:
         staged = client.add("dogs", [{"id": "a", "text": "a dog", "year": 1}], commit="false").data
-        counts = {"staged": 1, "replaced": 0, "empty": []}
+        counts = {"staged": 1, "replaced": 0, "repeated": 0, "empty": []}
         assert staged == {"index": "dogs", **counts, "generation": 1, "committed": False}
         deleted = client.send("POST", "/v1/dogs/delete", {"filter": "year < 1995"}, commit="false").data
         assert (deleted["deleted"], deleted["committed"]) == (5, False)
@@ -124,11 +125,10 @@ def test_state_is_kept_where_told(folder: Path, tmp_path: Path) -> None:
     ("body", "message"),
     [
         (b'{"id": "x", "text": "fine"}\n{"id": "y", "text":', "documents:2: this line is not JSON"),
-        (b'{"id": "x", "text": "fine"}\n{"text": "no id"}\n', "documents:2: the document has no id"),
+        (b'{"id": "x", "text": "fine"}\n{"n": "no id"}\n', "documents:2: the document has no id"),
         (b'{"id": "x", "text": 7}\n', "text"),
         (b"[1, 2]\n", "documents:1: expected a JSON object"),
         (b'{"id": "x", "text": "\xff"}\n', "documents:1: this is not UTF-8"),
-        (b'{"id": "x", "text": "a"}\n{"id": "x", "text": "b"}\n', "appears a second time"),
         (b'{"id": "x", "text": "' + b"a" * 2000 + b'"}\n', "documents:1: this document has more than 1,000 bytes"),
         (b"".join(b'{"id": "%d", "text": "a"}\n' % n for n in range(6)), "there are more than 5 documents"),
         (b"x" * 20_001, "the body has more than 20,000 bytes"),
@@ -313,3 +313,22 @@ def test_an_index_damaged_or_gone_while_it_is_served(folder: Path, tmp_path: Pat
         (folder / "index.db").write_bytes(b"this is no database" * 100)
         eventually(lambda: client.get("/v1/dogs").data["status"] == "stale")
         assert client.get("/healthz").status == 200
+
+
+@pytest.mark.parametrize("commit", ["true", "false"])
+def test_bad_lines_are_left_out_if_asked_for(folder: Path, commit: str) -> None:
+    body = (
+        b'{"id": "x", "text": "an owl"}\n{"id": \n{"n": 1}\n{"id": "y", "text": 7}\n{"id": "z", "text": "\xff"}\n'
+        b'{"text": "an owl without id"}\n{"id": "x", "text": "another owl"}\n{"id": "l", "text": "'
+        + b"a" * 2000
+        + b'"}\n{"id": "0", "text": "an owl"}'
+    )
+    with served({"dogs": folder}, write=True, limits=Limits(line_bytes=1000)) as client:
+        assert client.send("POST", "/v1/dogs/documents", body, commit=commit).status == 400
+        answer = client.send("POST", "/v1/dogs/documents", body, commit=commit, skip_bad="true").data
+        assert answer["staged" if commit == "false" else "added"] == 3
+        assert (answer["replaced"], answer["repeated"], answer["skipped"]["count"]) == (1, 1, 5)
+        assert sorted(entry["line"] for entry in answer["skipped"]["first"]) == [2, 3, 4, 5, 8]
+        client.post("/v1/dogs/commit")
+        assert len(found(client, "owl")) == 3
+        assert client.get("/v1/dogs/doc/x").data["doc"]["text"] == "another owl"

@@ -71,13 +71,13 @@ def test_a_folder_of_tables_and_texts(tmp_path: Path, cli: Cli) -> None:
     write(folder / "b.csv", "id,text,year,n\nb1,x,1999,1\n")
     write(folder / "sub/c.tsv", "id\ttext\tyear\tn\nc1\tx\tunknown\t2\n")
     write(folder / "d.md", "# Title\nText")
-    for name in ("e.pdf", "f.PDF", "g.py", "LICENSE", ".hidden/x.pdf"):
+    for name in ("e.xyz", "f.XYZ", "g.exe", "LICENSE", ".hidden/x.pdf"):
         write(folder / name, "x")
     found = dict(contents(folder))
     assert list(found) == [*"01234", "b1", "d.md", "c1"]
     assert (found["b1"], found["c1"]["n"]) == ({"text": "x", "year": "1999", "n": 1}, 2)  # one type over all tables
     code, _, said = cli("index", folder, "-o", tmp_path / "i")
-    assert (code, "skipping files that are not documents: .pdf (2), no ending (1), .py (1)" in said) == (0, True), said
+    assert (code, "skipping 4 files: not documents: .xyz (2), no ending (1), .exe (1)" in said) == (0, True), said
     assert [d for d, _ in contents(folder, format="csv")] == ["b1"]
     with pytest.raises(InputError, match=r"this folder holds no files of \.parquet, \.pq"):
         Source.find(folder, "parquet")

@@ -150,4 +150,4 @@ def test_parquet_without_pyarrow_is_one_sentence(tmp_path: Path, monkeypatch: py
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     code, out, said = cli("index", tmp_path / "x.parquet", "-o", tmp_path / "i")
     assert (code, out, said.count("\n")) == (2, "", 1)
-    assert "Parquet files need pyarrow; run 'pip install pyarrow'" in said
+    assert "parquet files need pyarrow, which is not installed; get it with: pip install 'vizsla[parquet]'" in said

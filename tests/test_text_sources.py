@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from files import contents, write
 from vizsla import read_documents
-from vizsla.datasets.html import html_text, markdown_text, unescaped
-from vizsla.datasets.texts import _cut_titles, cut_docno, front_matter, sgml_text
+from vizsla.datasets.html import html_text, unescaped
+from vizsla.datasets.markdown import front_matter, markdown_text
+from vizsla.datasets.trec import _cut_titles, cut_docno, sgml_text
 from vizsla.errors import InputError
 from waiting import unless_it_never_ends
 
@@ -40,7 +41,8 @@ def test_front_matter_becomes_fields(tmp_path: Path) -> None:
         (document,) = read_documents(write(tmp_path / "x.md", matter.replace("\n", end)))
         assert document.content == {
             "title": "Dogs: a life", "year": 1999, "draft": False, "day": "2024-02-29", "id": "x",
-            "tags": ["a b", "c"], "text": "Heading\nDogs bark.",
+            "tags": ["a b", "c"], "text": "Heading\n\nDogs bark.", "path": "x.md",
+            "outline": {"headings": [[0, 1, "Heading"]]},
         }  # fmt: skip
         assert document.id == "x.md"
     for source in ("---\nno keys\n---\ntext", "---\na: b\nnever closed", "a: b\n---\n", "---"):
@@ -60,7 +62,13 @@ PAGES = [
     ("<title>never closed", ("", "never closed")),
     ("<template>a<noscript>b</noscript>c</template>d", ("", "d")),
     ("<?php x ?><!DOCTYPE html>y</>", ("", "y</>")),
-    ("<p>a<br/>b<td>c", ("", "a\nbc")),
+    ("<p>a<br/>b<td>c", ("", "a\nb c")),
+    ("<p>a\nb<ul><li>c<li>d</ul>", ("", "a b\n\nc\nd")),
+    ("<nav>menu</nav><h1>a\u00b6</h1><p>b<footer>foot", ("", "a\n\nb")),
+    ("<p>menu<main>about <nav>b</nav>cats</main>d", ("", "about\n\ncats")),
+    ("<nav>all there is", ("", "all there is")),
+    ("<div role=navigation>a</div><div hidden>b</div><p>c", ("", "c")),
+    ("<pre>a\n  b</pre>", ("", "a\n  b")),
 ]
 
 
@@ -135,5 +143,5 @@ def test_a_megabyte_of_anything_is_read(read: Callable[[str], object], piece: st
 
 def test_blanks_after_a_heading_and_a_docno_are_read_at_once() -> None:
     with unless_it_never_ends():
-        assert markdown_text("# a" + " " * 1_000_000 + "b")[0] == "a" + " " * 1_000_000 + "b"
+        assert markdown_text("# a" + " " * 1_000_000 + "b") == ("a b", "a b")
         trec("<DOCNO>" + " " * 1_000_000)

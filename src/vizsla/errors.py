@@ -35,10 +35,23 @@ class InputError(VizslaError):
     """
 
     def __init__(self, message: str, *, file: str | None = None, line: int | None = None) -> None:
+        self.problem, self.file, self.line = message, file, line
         place = file or ""
         if file and line is not None:
             place += f":{line}"
         super().__init__(f"{place}: {message}" if place else message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _input_error, (type(self), self.problem, self.file, self.line)
+
+
+def _input_error(kind: type[InputError], problem: str, file: str | None, line: int | None) -> InputError:
+    """An error from another process."""
+    return kind(problem, file=file, line=line)
+
+
+class NoTextError(InputError):
+    """A file that is what it says it is, but without text: encrypted, or pictures of pages."""
 
 
 def kind_of(value: Any) -> str:

@@ -15,6 +15,7 @@ from vizsla.cli.options import (
     open_writable,
     passes_lines,
     read_with_progress,
+    report_skipped,
 )
 from vizsla.errors import VizslaError
 
@@ -102,8 +103,10 @@ def index(
         replace_index(output, overwrite=overwrite) as building,
         Index.create(building, parsed, passages=passages.splitter, **kept) as new,
     ):
-        added = new.add(read_with_progress(found, "Indexing", raw=passes_lines(parsed, workers)), workers=workers)
+        documents = read_with_progress(found, "Indexing", raw=passes_lines(parsed, workers))
+        added = new.add(documents, workers=workers, skip_bad=reading.skip_bad)
         new.commit()
+    report_skipped(found, added)
     with Index.open(output) as built:
         report(built, added, time.perf_counter() - started)
 
@@ -185,10 +188,10 @@ def add(
         if foreign := mismatch(opened.model, detected):
             console.remark(foreign)
         started = time.perf_counter()
-        added = opened.add(
-            read_with_progress(found, "Adding", raw=passes_lines(opened.model, workers)), workers=workers
-        )
+        documents = read_with_progress(found, "Adding", raw=passes_lines(opened.model, workers))
+        added = opened.add(documents, workers=workers, skip_bad=reading.skip_bad)
         opened.commit()
+        report_skipped(found, added)
         report(opened, added, time.perf_counter() - started)
 
 
@@ -226,6 +229,8 @@ def encode(
     parsed = parse_model(model)
     found = reading.find(sources, parsed.fields)
     check_outside(output, found)
+    if reading.skip_bad:
+        raise VizslaError("--skip-bad is for index and add: shards must agree on what there is")
     started = time.perf_counter()
     documents = (item for item in read_with_progress(found, "Encoding") if isinstance(item, Document))
     report = encode_shard(

@@ -29,6 +29,7 @@ KINDS = {
     "head": "vizsla.neural.heads:HEADS",
     "trained-kind": "vizsla.training.kind:TRAINED_KINDS",
     "location": "vizsla.retrievers.locations:LOCATIONS",
+    "source": "vizsla.datasets:SOURCES",
 }
 """The registry of each kind of thing that has a name and options."""
 

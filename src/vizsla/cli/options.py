@@ -20,7 +20,7 @@ from vizsla.errors import UnsupportedError, VizslaError
 
 if TYPE_CHECKING:
     from vizsla.datasets import BeirDataset, Document, RawLines, Source, Splitter
-    from vizsla.index import Index, IndexView
+    from vizsla.index import Added, Index, IndexView
     from vizsla.index.view import SearchableCollection
     from vizsla.models import Model
     from vizsla.runs import Hits, PageOptions, Retriever, Run
@@ -251,7 +251,7 @@ class FileOptions:
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="Format of the sources: jsonl, csv, tsv, parquet, trec or text; default: by ending.",
+            help="Format of the sources, as vizsla models --kind source lists them; default: by ending.",
         ),
     ] = None
     id_field: Annotated[str | None, typer.Option("--id-field", metavar="NAME", help="The field that holds the id.")] = (
@@ -300,6 +300,12 @@ class SourceOptions(FileOptions):
         str, typer.Option("--max-document", metavar="SIZE", help="The largest line or document allowed, as in 64MB.")
     ] = "16MB"
     allow_empty: Annotated[bool, typer.Option("--allow-empty", help="Accept sources without documents.")] = False
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out what cannot be read, and list it at the end.")
+    ] = False
+    ocr: Annotated[
+        bool, typer.Option("--ocr", help="Recognise characters in the pages of a PDF that are pictures (slow).")
+    ] = False
 
     def _reading(self) -> dict[str, Any]:
         from vizsla.datasets import parse_types
@@ -310,6 +316,8 @@ class SourceOptions(FileOptions):
             "types": parse_types(self.types) if self.types is not None else {},
             "max_document": console.parse_size(self.max_document),
             "allow_empty": self.allow_empty,
+            "skip_bad": self.skip_bad,
+            "ocr": self.ocr,
         }
 
 
@@ -436,6 +444,31 @@ def read_with_progress(sources: list[Source], title: str, *, raw: bool = False) 
                 if lines is not None or done % 500 == 0:
                     advance(before + position, done)
             before, position = before + source.bytes, 0
+
+
+_LISTED, _REASONS = 20, 5  # of what was left out
+
+
+def report_skipped(sources: list[Source], added: Added | None = None) -> None:
+    """List what was left out, with file, line and reason, and count it."""
+    from vizsla.datasets import Skipped
+
+    skipped = Skipped()
+    for source in sources:
+        skipped.merge(source.skipped)
+    if added is not None:
+        skipped.merge(added.skipped)
+    for error in skipped.errors[:_LISTED]:
+        console.remark(f"left out: {console.safe(str(error), max_length=1000)}")
+    if skipped.count > _LISTED:
+        reasons = "; ".join(
+            f"{count:,} x {console.safe(reason)}" for reason, count in skipped.reasons.most_common(_REASONS)
+        )
+        console.remark(f"left out in all: {skipped.count:,}, most often: {reasons}")
+    elif skipped.count:
+        console.remark(f"left out in all: {skipped.count:,}")
+    if added is not None and added.repeated:
+        console.remark(f"{console.count(added.repeated, 'document')} left out, since a later one has the same id")
 
 
 class SearchChoices(TypedDict):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vizsla.cli import console, options
-from vizsla.cli.options import check_outside
+from vizsla.cli.options import check_outside, report_skipped
 from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def generate(
             _documents(found), output, generator, sampling, fields=read, block=batch,
             overwrite=overwrite, progress=show,
         )  # fmt: skip
+    report_skipped(found)
     _report_expansion(report, output, generator.name, time.perf_counter() - started, as_json)
 
 

@@ -8,6 +8,7 @@ from vizsla.runs.documents import Document, FieldNames, Origin, document_id
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vizsla.datasets.beir import BeirDataset, DatasetStatistics, TrainingDocuments, count_dataset
+    from vizsla.datasets.extracted import Extracted, Outline, TextBuilder
     from vizsla.datasets.passages import Splitter, article_of, document_of, passage_of
     from vizsla.datasets.preparing import (
         PREPARATIONS,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
         known_datasets,
         open_datasets,
     )
+    from vizsla.datasets.skipped import Skipped
+    from vizsla.datasets.source_format import SOURCES, DocumentFormat, Limits, SourceFormat
     from vizsla.datasets.sources import Source, documents_from, read_documents
     from vizsla.datasets.values import parse_types
 
@@ -51,7 +54,15 @@ _HOMES = {
     "PublishedFile": "preparing",
     "Questions": "questions",
     "RawLines": "raw_lines",
+    "SOURCES": "source_format",
+    "DocumentFormat": "source_format",
+    "Extracted": "extracted",
+    "Limits": "source_format",
+    "Outline": "extracted",
+    "Skipped": "skipped",
     "Source": "sources",
+    "SourceFormat": "source_format",
+    "TextBuilder": "extracted",
     "Splitter": "passages",
     "TrainingDocuments": "beir",
     "article_of": "passages",
@@ -78,23 +89,31 @@ _HOMES = {
 __all__ = [
     "DATA_VARIABLE",
     "PREPARATIONS",
+    "SOURCES",
     "BeirDataset",
     "DatasetEntry",
     "DatasetGroup",
     "DatasetStatistics",
     "DatasetWriter",
     "Document",
+    "DocumentFormat",
+    "Extracted",
     "FieldNames",
     "GivenFile",
     "GivenFiles",
+    "Limits",
     "Origin",
+    "Outline",
     "Preparation",
     "Prepared",
     "PublishedFile",
     "Questions",
     "RawLines",
+    "Skipped",
     "Source",
+    "SourceFormat",
     "Splitter",
+    "TextBuilder",
     "TrainingDocuments",
     "article_of",
     "count_dataset",

@@ -12,15 +12,16 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
-from io import BufferedReader, RawIOBase
+from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
 from typing import IO, Any
 
-from vizsla.errors import InputError, MissingPackageError
+from vizsla.datasets.skipped import Skipped
+from vizsla.errors import InputError, MissingPackageError, VizslaError
 from vizsla.plain_data import NestedTooDeeplyError, parse_json
 
 _FRAME = 0xFD2FB528
@@ -100,7 +101,11 @@ Progress = Callable[[int], None] | None
 MAX_DOCUMENT = 16_000_000
 """The most bytes that a line or a document may have by default: five times War and Peace."""
 
+MAX_UNPACKED = 256_000_000
+"""The most bytes that a packed file may have, unpacked, if it is read as a whole."""
+
 STDIN = "-"
+_BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _CHUNK = 1 << 20
 
 _OPENERS: dict[str, Callable[[Any], Any]] = {
@@ -121,6 +126,8 @@ class InputFile:
     max_document: int = MAX_DOCUMENT
     remedy: str = "--max-document (in Python max_document=) allows larger ones"
     """What to do about a document that is too large."""
+    skipped: Skipped | None = field(default=None, compare=False, repr=False)
+    """Where it is noted what was left out of the file; None if the first thing that cannot be read is an error."""
 
     @classmethod
     def of(cls, source: Path | InputFile) -> InputFile:
@@ -130,6 +137,55 @@ class InputFile:
     def refusal(self, message: str, line: int | None = None) -> InputError:
         """The error for something wrong in this file."""
         return InputError(message, file=self.name, line=line)
+
+    def leave_out(self, error: VizslaError) -> None:
+        """Note that something in this file cannot be read, or raise the error, whichever was asked for."""
+        if self.skipped is None:
+            raise error
+        self.skipped.add(error)
+
+    def without_notes(self) -> InputFile:
+        """The same file, read without noting what is left out: it is read a second time."""
+        return self if self.skipped is None else replace(self, skipped=Skipped())
+
+    @contextmanager
+    def stream(self) -> Iterator[IO[bytes]]:
+        """The content as a stream that can be read at any place; one that is packed is unpacked to memory first."""
+        with opened(self) as (stream, raw):
+            if stream is raw:
+                yield raw
+                return
+            try:
+                data = stream.read(MAX_UNPACKED + 1)
+            except DAMAGE as e:
+                raise self.refusal(f"the file is damaged or not what its name says ({e})") from None
+        if len(data) > MAX_UNPACKED:
+            raise self.refusal(f"this file unpacks to more than {MAX_UNPACKED:,} bytes")
+        yield BytesIO(data)
+
+    def read_text(self) -> str:
+        """The whole file as text: UTF-8, or what its byte order mark says; one that is too large is refused."""
+        with opened(self) as (stream, _):
+            try:
+                data = stream.read(self.max_document + 1)
+            except DAMAGE as e:
+                raise self.refusal(f"the file is damaged or not what its name says ({e})") from None
+        if len(data) > self.max_document:
+            raise self.too_large(1)
+        return self.decoded(data)
+
+    def decoded(self, data: bytes, encoding: str | None = None) -> str:
+        """The content of the file as text; `encoding`: what the file says about itself, for text that is not UTF-8."""
+        mark = next((name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), None)
+        try:
+            return data.decode(mark or "utf-8")
+        except UnicodeDecodeError as e:
+            if mark is None and encoding is not None:
+                with suppress(LookupError):
+                    return data.decode(encoding, "replace")
+            start = data.rfind(b"\n", 0, e.start) + 1
+            line = UnicodeDecodeError(e.encoding, data[start : e.end], e.start - start, e.end - start, e.reason)
+            raise not_utf8(self, line, data.count(b"\n", 0, e.start) + 1) from None
 
     def too_large(self, line: int) -> InputError:
         """The error for a document with too many bytes."""
@@ -174,14 +230,23 @@ def read_lines(
         try:
             for number, line in enumerate(lines, 1):
                 if len(line) > max_bytes:
-                    raise file.too_large(number)
-                yield number, _decoded(line, "utf-8-sig" if number == 1 else "utf-8", fallback)
+                    file.leave_out(file.too_large(number))
+                    if universal:
+                        return
+                    while line and not line.endswith(b"\n"):
+                        line = stream.readline(max_bytes)
+                    continue
+                try:
+                    text = _decoded(line, "utf-8-sig" if number == 1 else "utf-8", fallback)
+                except UnicodeDecodeError as e:
+                    file.leave_out(not_utf8(file, e, number))
+                    continue
+                yield number, text
                 if progress is not None and number % 256 == 0:
                     progress(raw.tell())
-        except UnicodeDecodeError as e:
-            raise not_utf8(file, e, number) from None
         except DAMAGE as e:
-            raise file.refusal(f"the file is damaged or not what its name says ({e})", number + 1) from None
+            damage = file.refusal(f"the file is damaged or not what its name says ({e})", number + 1)
+            file.leave_out(damage)
 
 
 def _decoded(line: bytes, encoding: str, fallback: str | None) -> str:
@@ -224,7 +289,12 @@ def read_json_lines(source: Path | InputFile, progress: Progress = None) -> Iter
     file = InputFile.of(source)
     for number, line in read_lines(file, progress):
         if line.strip():
-            yield number, parse_line(line, file, number)
+            try:
+                value = parse_line(line, file, number)
+            except InputError as e:
+                file.leave_out(e)
+                continue
+            yield number, value
 
 
 def parse_line(line: str, source: Path | InputFile, number: int) -> Any:

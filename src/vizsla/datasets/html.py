@@ -1,31 +1,50 @@
-"""The text of HTML pages and of Markdown, also of malformed ones: without marks, comments and the pipes of tables."""
+"""The main text of HTML pages, also of malformed ones: without tags, scripts and navigation; with headings."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from html import unescape
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-_SKIPPED = {"script", "style", "noscript", "template"}
-_RAW = {"script", "style"}  # their content is not markup
-_BLOCKS = {"p", "div", "br", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "table", "section", "article", "title"}
+from vizsla.datasets.extracted import TextBuilder
+
+_SKIPPED = {"script", "style", "noscript", "template", "svg", "iframe", "object", "select", "button", "math"}
+_RAW = {"script", "style", "textarea"}  # their content is not markup
+_ASIDE = {"nav", "footer", "aside", "form", "dialog", "menu"}
+_ASIDE_ROLES = {"navigation", "search", "banner", "contentinfo", "complementary", "menu", "menubar", "dialog"}
+_MAIN = {"main", "article"}
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_PARAGRAPHS = {
+    "p", "div", "table", "section", "article", "title", "ul", "ol", "dl", "pre", "blockquote", "main", "header",
+    "footer", "nav", "aside", "form", "figure", "figcaption", "hr", "body", "details", "summary", "address", "fieldset",
+    "caption", "center", *_HEADINGS,
+}  # fmt: skip
+_LINES = {"br", "li", "tr", "dt", "dd", "option"}
+_APART = {"td", "th", "sup", "sub"}  # tags whose text is no part of the word before
+_LEAST_MAIN = 0.25  # the share of a page's words that its main part must have, to be taken for all of it
+_LEAST_KEPT = 0.05  # the share of words besides navigation, below which the page is nothing else
+
+_PERMALINK = " \n\u00b6"  # the sign after a heading that links to it
 
 _NAME = re.compile(r"</?+([a-zA-Z][^\s/>]{0,50}+)")  # the names that matter are short
 _REST_OF_TAG = re.compile(r"""(?:[^>=]|=\s*+(?:"[^"]*+"|'[^']*+'|))*+>""")
+_ATTRIBUTE = re.compile(
+    r"""([a-zA-Z-]{1,30})\s{0,9}+=\s{0,9}+(?:"([^"]{0,500}+)"|'([^']{0,500}+)'|([^\s"'>]{1,500}+))"""
+)
+_HIDDEN = re.compile(r"""\s(?:hidden(?=[\s=>/])|aria-hidden\s*+=\s*+["']?true)""")
 _LEADING_ZEROS = re.compile(r"&#0++(?=[0-9])")
 _LONG_NUMBER = re.compile(r"&#[0-9]{8,}+;?")
 
 
 def html_text(source: str) -> tuple[str, str]:
-    """Title and text of an HTML page.
+    """Title and main text of an HTML page.
 
     >>> html_text("<title>Dogs</title><p>Dogs <b>bark</b>.<script>x()</script><p>Cats &amp; fish")
-    ('Dogs', 'Dogs bark.\\nCats & fish')
+    ('Dogs', 'Dogs bark.\\n\\nCats & fish')
     """
-    page = _Page(source)
-    page.read()
-    return " ".join(unescaped("".join(page.title)).split()), tidied(unescaped("".join(page.text)))
+    page, text = Page(source), TextBuilder()
+    page.add_to(text)
+    return page.title, text.extracted().text
 
 
 def unescaped(text: str) -> str:
@@ -41,27 +60,105 @@ def tidied(text: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
-class _Page:
-    """A parser that reads a page in one pass. A missing end is searched for only once, so it takes linear time."""
+class _Block(NamedTuple):
+    """A block of a page: its text, the level of a heading, and where it stands."""
+
+    text: str
+    level: int
+    is_row: bool
+    """Whether it is a line of the block before."""
+    is_code: bool
+    is_aside: bool
+    in_main: bool
+
+
+class _Region:
+    """A part of a page, from a tag to its end; `depth` is 0 outside of it."""
+
+    def __init__(self) -> None:
+        self._tag = ""
+        self.depth = 0
+
+    def follow(self, tag: str, *, opens: bool, begins: bool) -> None:
+        """See a tag; `begins`: whether it is one that begins such a part."""
+        if not self.depth and opens and begins:
+            self._tag, self.depth = tag, 1
+        elif self.depth and tag == self._tag:
+            self.depth += 1 if opens else -1
+
+
+class Page:
+    """A page, read in one pass. A missing end is searched for only once, so it takes linear time."""
 
     def __init__(self, source: str) -> None:
-        self.title: list[str] = []
-        self.text: list[str] = []
+        self.fields: dict[str, Any] = {}
+        """What the page says about itself."""
+        self._title: list[str] = []
+        self._blocks: list[_Block] = []
+        self._pieces: list[str] = []
         self._source = source
         self._at = 0
         self._skipping = 0
+        self._level = self._code = 0
+        self._is_row = False
+        self._aside, self._main = _Region(), _Region()
         self._ends = dict.fromkeys(("-->", ">"), True)
+        self._read()
 
-    def read(self) -> None:
+    @property
+    def title(self) -> str:
+        return " ".join(unescaped("".join(self._title)).split())
+
+    def add_to(self, text: TextBuilder) -> None:
+        """Add the main text of the page to a text."""
+        for block in self._chosen():
+            if block.level:
+                text.heading(block.level, block.text)
+            elif block.is_code:
+                text.lines(block.text)
+            elif block.is_row:
+                text.row(block.text)
+            else:
+                text.paragraph(block.text)
+
+    def _chosen(self) -> list[_Block]:
+        """The blocks of the main part; where the page does not tell it, all but navigation."""
+        whole = sum(len(block.text) for block in self._blocks)
+        kept = [block for block in self._blocks if not block.is_aside]
+        main = [block for block in kept if block.in_main]
+        if sum(len(block.text) for block in main) > _LEAST_MAIN * whole:
+            return main
+        return kept if sum(len(block.text) for block in kept) > _LEAST_KEPT * whole else self._blocks
+
+    def _read(self) -> None:
         while (start := self._source.find("<", self._at)) >= 0:
             self._append_text(start)
             self._at = start
             self._mark()
         self._append_text(len(self._source))
+        self._finish()
 
     def _append_text(self, end: int) -> None:
         if not self._skipping:
-            self.text.append(self._source[self._at : end])
+            self._pieces.append(self._source[self._at : end])
+
+    def _finish(self, *, row: bool = False) -> None:
+        """End a block; `row`: the next one is a line of the same."""
+        text = unescaped("".join(self._pieces)).rstrip(_PERMALINK)
+        self._pieces.clear()
+        if text.strip():
+            block = _Block(
+                text,
+                self._level,
+                self._is_row,
+                self._code > 0,
+                is_aside=self._aside.depth > 0,
+                in_main=self._main.depth > 0,
+            )
+            self._blocks.append(block)
+            self._is_row = row
+        elif not row:
+            self._is_row = False
 
     def _mark(self) -> None:
         """Skip what starts with < here: a comment, a declaration, a tag, or a plain character."""
@@ -95,14 +192,43 @@ class _Page:
         self._at = end.end()
         if opens and tag in _RAW:
             self._at = self._closing(tag, len(self._source))
-        elif opens and tag == "title":
+        elif opens and tag == "title" and not self._skipping:
             closing = self._closing(tag, self._at)
-            self.title.append(self._source[self._at : closing])
+            if not self._title:
+                self._title.append(self._source[self._at : closing])
             self._at = closing
         elif tag in _SKIPPED:
             self._skipping = max(self._skipping + (1 if opens else -1), 0)
-        if tag in _BLOCKS and not self._skipping:
-            self.text.append("\n")
+        elif not self._skipping:
+            self._in_text(tag, end[0] if opens else "", opens=opens, closes=end[0].endswith("/>"))
+
+    def _in_text(self, tag: str, rest: str, *, opens: bool, closes: bool) -> None:
+        """Where a tag begins or ends a block, a heading or a part of the page."""
+        if tag in _PARAGRAPHS:
+            self._finish()
+        elif tag in _LINES:
+            self._finish(row=True)
+        elif tag in _APART:
+            self._pieces.append(" ")
+        if tag in _HEADINGS:
+            self._level = _HEADINGS[tag] if opens else 0
+        elif tag in ("p", "div", "section") and opens:
+            self._level = 0  # a heading that was never closed
+        if tag == "pre":
+            self._code = int(opens)
+        elif tag == "br" and self._code:
+            self._pieces.append("\n")
+        if opens and tag == "meta":
+            self._note(rest)
+        if tag in _PARAGRAPHS and not closes:
+            self._aside.follow(tag, opens=opens, begins=tag in _ASIDE or (opens and _is_aside(rest)))
+            self._main.follow(tag, opens=opens, begins=tag in _MAIN or 'role="main"' in rest)
+
+    def _note(self, rest: str) -> None:
+        attributes = _attributes(rest)
+        name, content = attributes.get("name", attributes.get("property", "")).lower(), attributes.get("content", "")
+        if name in ("author", "description") and content and name not in self.fields:
+            self.fields[name] = " ".join(unescaped(content).split())[:1000]
 
     def _closing(self, tag: str, otherwise: int) -> int:
         """Where the next closing tag starts; `otherwise` if it is missing."""
@@ -113,157 +239,16 @@ class _Page:
         return closing.start() if closing else otherwise
 
 
-_LINK = re.compile(r"!?\[([^\[\]]*+)\]\((?:[^()\n]|\([^()\n]*+\))*+\)")
-_MARKS = re.compile(r"^\s{0,3}(?:#{1,6}\s+|>\s?|[-*+]\s+|\d+\.\s+)|[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}", re.MULTILINE)
-_HEADING = re.compile(r"\s{0,3}#{1,6}\s++(?=\S)")
-_FENCE = re.compile(r"\s*+(?:(`{3,})[^`]*+|(~{3,}).*+)")
-_CODE_OR_COMMENT = re.compile(r"`++|<!--")
-_SEPARATORS = re.compile(r"\s*+\|?\s*+:?-++:?\s*+(?:\|\s*+:?-++:?\s*+)*+\|?\s*+")
-_PIPE = re.compile(r"(?<!\\)\|")
+def _attributes(rest: str) -> dict[str, str]:
+    """The attributes of a tag, the first of each name."""
+    found: dict[str, str] = {}
+    for match in _ATTRIBUTE.finditer(rest[:4000]):
+        found.setdefault(match[1].lower(), match[2] or match[3] or match[4] or "")
+    return found
 
 
-def markdown_text(source: str) -> tuple[str, str]:
-    """The title (the first heading) and the text of a Markdown file, without markup.
-
-    >>> markdown_text("# Dogs\\n\\nDogs **bark** at [cats](cats.md). <!-- or not -->")
-    ('Dogs', 'Dogs\\nDogs bark at cats.')
-    """
-    blocks = list(_blocks(source))
-    prose = [text for is_code, text in blocks if not is_code]
-    return _first_heading("\n".join(prose)), tidied("\n".join(t if is_code else _plain(t) for is_code, t in blocks))
-
-
-def _plain(prose: str) -> str:
-    for _ in range(2):  # an image may be the text of a link
-        prose = _LINK.sub(r"\1", prose)
-    return _MARKS.sub("", prose)
-
-
-def _first_heading(source: str) -> str:
-    for line in source.splitlines():
-        mark = _HEADING.match(line)
-        if mark is not None:
-            heading = line[mark.end() :].rstrip().rstrip("#").rstrip()
-            return _MARKS.sub("", heading)
-    return ""
-
-
-class _Piece(NamedTuple):
-    """A part of a line: its text, and whether it is code between backticks."""
-
-    text: str
-    is_code: bool
-
-
-_Line = list[_Piece]
-
-
-def _blocks(source: str) -> Iterator[tuple[bool, str]]:
-    """Fenced code blocks, unchanged, and the text between them; each with whether it is code."""
-    lines = source.splitlines()
-    last_end = next((n for n in range(len(lines) - 1, -1, -1) if "-->" in lines[n]), -1)
-    prose: list[_Line] = []
-    code: list[str] = []
-    fence = ""
-    in_comment = False
-    for number, line in enumerate(lines):
-        if fence:
-            if _closes(line, fence):
-                yield True, "\n".join(code)
-                code, fence = [], ""
-            else:
-                code.append(line)
-        elif not in_comment and (opened := _FENCE.fullmatch(line)):
-            fence = opened[1] or opened[2]
-            yield False, _without_tables(prose)
-            prose = []
-        else:
-            pieces, in_comment = _pieces(line, in_comment, ends_later=number < last_end)
-            prose.append(pieces)
-    yield False, _without_tables(prose)
-    if code:  # a fence that is never closed
-        yield True, "\n".join(code)
-
-
-def _closes(line: str, fence: str) -> bool:
-    mark = line.strip()
-    return len(mark) >= len(fence) and not mark.strip(fence[0])
-
-
-def _pieces(line: str, in_comment: bool, ends_later: bool) -> tuple[_Line, bool]:
-    """A line without comments, and whether a comment continues in the next line.
-
-    An unterminated comment hides nothing: its start is treated as text. As in HTML, `<!-->` is a complete comment.
-    """
-    found: _Line = []
-    at = 0
-    if in_comment:
-        end = line.find("-->")
-        if end < 0:
-            return found, True
-        at = end + 3
-    last_end, closing = line.rfind("-->"), _closing_runs(line)
-    while (mark := _CODE_OR_COMMENT.search(line, at)) is not None:
-        found.append(_Piece(line[at : mark.start()], False))
-        start = mark.start()
-        if mark[0] == "<!--":
-            if last_end >= start + 2:
-                at = line.index("-->", start + 2) + 3
-                continue
-            if ends_later:
-                return found, True
-        elif start in closing:
-            at = closing[start]
-            found.append(_Piece(line[start:at], True))
-            continue
-        at = mark.end()
-        found.append(_Piece(mark[0], False))
-    found.append(_Piece(line[at:], False))
-    return found, False
-
-
-def _closing_runs(line: str) -> dict[int, int]:
-    """For each run of backticks, by its place, where the next one of the same length ends."""
-    ends: dict[int, int] = {}
-    closing: dict[int, int] = {}
-    for run in reversed(list(re.finditer("`++", line))):
-        length = len(run[0])
-        if length in ends:
-            closing[run.start()] = ends[length]
-        ends[length] = run.end()
-    return closing
-
-
-def _without_tables(lines: list[_Line]) -> str:
-    """Lines as text: cells of tables are separated by blanks, and the rows below their heads are left out."""
-    found: list[str] = []
-    in_table = False
-    for number, line in enumerate(lines):
-        text = "".join(piece.text for piece in line)
-        if in_table and text.strip():
-            found.append(_cells(line))
-        elif number and _is_table(lines[number - 1], line):
-            found[-1] = _cells(lines[number - 1])
-            in_table = True
-        else:
-            found.append(text)
-            in_table = False
-    return "\n".join(found)
-
-
-def _is_table(head: _Line, below: _Line) -> bool:
-    """Whether two lines begin a table: a row with pipes, and as many separators below it."""
-    text = "".join(piece.text for piece in below)
-    return "|" in text and _SEPARATORS.fullmatch(text) is not None and _columns(head) == _columns(below)
-
-
-def _columns(line: _Line) -> int:
-    """How many cells a row has; 0 for a line without any."""
-    text = "".join("x" if piece.is_code else piece.text for piece in line).strip()
-    pipes = len(_PIPE.findall(text))
-    outer = text.startswith("|") + (len(text) > 1 and _PIPE.match(text, len(text) - 1) is not None)
-    return pipes + 1 - outer if text and pipes else 0
-
-
-def _cells(line: _Line) -> str:
-    return "".join(p.text if p.is_code else _PIPE.sub(" ", p.text).replace("\\|", "|") for p in line)
+def _is_aside(rest: str) -> bool:
+    """Whether a tag says that its content is navigation, or hidden."""
+    if "role" in rest and _attributes(rest).get("role", "").lower() in _ASIDE_ROLES:
+        return True
+    return "hidden" in rest and _HIDDEN.search(rest[:4000]) is not None

@@ -9,6 +9,7 @@ from itertools import islice
 from numbers import Integral
 from typing import Any
 
+from vizsla.datasets.extracted import OUTLINE, Heading, Outline
 from vizsla.errors import VizslaError, kind_of
 from vizsla.runs.documents import Document
 
@@ -51,9 +52,11 @@ class Splitter:
     def passages(self, document: Document) -> Iterator[Document]:
         """The passages of a document, at least one, with all its other fields.
 
-        The id of a passage is the id of the document, #, and the number of the passage.
+        The id of a passage is the id of the document, #, and the number of the passage. Of an outline it has what
+        stands in the passage, and the headings above it.
         """
         text = document.get("text")
+        outline = Outline.of(document.get(OUTLINE)) if isinstance(text, str) else None
         spans = [m.span() for m in _WORD.finditer(text)] if isinstance(text, str) else []
         step = self.words - self.overlap
         starts = range(0, max(len(spans) - self.overlap, 1), step)
@@ -61,6 +64,8 @@ class Splitter:
             words = spans[start : start + self.words]
             part = text[words[0][0] : words[-1][1]] if words and isinstance(text, str) else text
             content = {**document.content, "text": part} if text is not None else document.content
+            if outline is not None and words:
+                content = {**content, OUTLINE: outline.cut(words[0][0], words[-1][1]).as_field()}
             yield Document(f"{document.id}{MARK}{n}", content, document.origin, document.source_names)
 
     def whole(self, passages: Sequence[Document]) -> Document:
@@ -76,12 +81,41 @@ class Splitter:
         text = first.get("text")
         content = first.content
         if isinstance(text, str) and len(passages) > 1:
-            content = {**content, "text": " ".join([text, *(self._without_overlap(p["text"]) for p in passages[1:])])}
+            pieces = [text, *(self._without_overlap(p["text"]) for p in passages[1:])]
+            content = {**content, "text": " ".join(pieces)}
+            if OUTLINE in content and (outline := _joined_outline(passages, pieces)) is not None:
+                content[OUTLINE] = outline.as_field()
         return Document(document_of(first.id), content, first.origin)
 
     def _without_overlap(self, text: str) -> str:
         """The text of a passage after the words it shares with the previous passage."""
         return text[next(islice(_WORD.finditer(text), self.overlap, None)).start() :]
+
+
+def _joined_outline(passages: Sequence[Document], pieces: Sequence[str]) -> Outline | None:
+    """The outline of a document from those of its passages; a piece is a passage without its overlap."""
+    headings: list[Heading] = []
+    pages: dict[int, int] = {}
+    end = -1
+    for number, (passage, piece) in enumerate(zip(passages, pieces, strict=True)):
+        outline = Outline.of(passage.get(OUTLINE))
+        if outline is None:
+            return None
+        end += 1 + len(piece)
+        start = end - len(passage["text"])  # of the passage in the joined text
+        fresh = end - len(piece) - start if number else 0
+        for page, offset in enumerate(outline.pages, outline.first_page):
+            pages.setdefault(page, max(offset + start, 0))
+        headings += [
+            heading._replace(offset=heading.offset + start) for heading in outline.headings if heading.offset >= fresh
+        ]
+    if not pages:
+        return Outline(tuple(headings))
+    first, last = min(pages), max(pages)
+    offsets = [pages[last]]
+    for page in range(last - 1, first - 1, -1):  # a page without words begins where the next one does
+        offsets.append(min(pages.get(page, offsets[-1]), offsets[-1]))
+    return Outline(tuple(headings), tuple(reversed(offsets)), first)
 
 
 def document_of(passage_id: str) -> str:

@@ -13,7 +13,9 @@ import numpy as np
 
 from vizsla.datasets import line_kernels
 from vizsla.datasets.files import DAMAGE, InputFile, Progress, not_utf8, opened, parse_line
-from vizsla.errors import VizslaError
+from vizsla.datasets.skipped import Skipped
+from vizsla.errors import InputError, VizslaError
+from vizsla.lazy import cached_property
 from vizsla.plain_data import parse_json
 from vizsla.runs.documents import Document, FieldNames, Origin
 
@@ -41,17 +43,34 @@ class RawLines:
         """Whether any line is more than white space."""
         return bool(self.data.decode("utf-8", "replace").strip())
 
-    def documents(self) -> list[Document]:
-        """Parse the lines; empty ones are skipped."""
-        rows = ((number, parse_line(line, self.file, number)) for number, line in self._lines() if line.strip())
-        return [Document.from_record(record, Origin(self.file.name, n), self.names) for n, record in rows]
-
-    def _lines(self) -> Iterator[tuple[int, str]]:
-        for number, line in enumerate(self.data.split(b"\n"), self.first):
+    def documents(self, skipped: Skipped | None = None) -> list[Document]:
+        """Parse the lines; empty ones are skipped. With `skipped`, those that hold no document are noted there."""
+        found = []
+        for number, line in self._lines():
             try:
-                yield number, line.decode()
-            except UnicodeDecodeError as e:
-                raise not_utf8(self.file, e, number) from None
+                document = self._document(number, self._text(number, line))
+            except InputError as e:
+                if skipped is None:
+                    raise
+                skipped.add(e)
+                continue
+            if document is not None:
+                found.append(document)
+        return found
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        return enumerate(self.data.split(b"\n"), self.first)
+
+    def _text(self, number: int, line: bytes) -> str:
+        try:
+            return line.decode()
+        except UnicodeDecodeError as e:
+            raise not_utf8(self.file, e, number) from None
+
+    def _document(self, number: int, text: str) -> Document | None:
+        if not text.strip():
+            return None
+        return Document.from_record(parse_line(text, self.file, number), Origin(self.file.name, number), self.names)
 
     def plain(
         self, fields: Sequence[str], groups: Sequence[Sequence[str]], can_read: Callable[[dict[str, str]], bool]
@@ -192,7 +211,7 @@ class PlainLines:
         except (ValueError, RecursionError):
             return False
 
-    @property
+    @cached_property
     def ids(self) -> list[str]:
         """The ids of the documents."""
         codes, bounds = self._decoded[()]

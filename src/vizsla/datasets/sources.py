@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vizsla.datasets.beir import is_beir
+from vizsla.datasets.confined import ConfinedReader
 from vizsla.datasets.files import (
     MAX_DOCUMENT,
     InputFile,
@@ -21,35 +23,27 @@ from vizsla.datasets.files import (
 )
 from vizsla.datasets.irds import beir_folder
 from vizsla.datasets.raw_lines import RawLines, read_raw_lines
-from vizsla.datasets.records import is_json_lines, read_json_records
-from vizsla.datasets.tables import Table, parquet_columns, read_parquet
-from vizsla.datasets.texts import TEXT_ENDINGS, bare_name, read_text_file, read_trec
+from vizsla.datasets.records import is_json_lines
+from vizsla.datasets.skipped import Skipped
+from vizsla.datasets.source_format import (
+    SOURCES,
+    DocumentFormat,
+    Limits,
+    Part,
+    endings_of,
+    format_of,
+    missing_package,
+)
+from vizsla.datasets.tables import Table
 from vizsla.datasets.values import TYPES, Types, checked_types, joined_type, plain_content, public_type
-from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.errors import InputError, MissingPackageError, NoTextError, UnknownNameError, VizslaError
 from vizsla.lazy import cached_property
 from vizsla.plain_data import parse_json
-from vizsla.runs.documents import USUAL_NAMES, Document, FieldNames, Origin, document_id, listed
+from vizsla.runs.documents import USUAL_NAMES, Document, FieldNames, document_id, listed
 
-ENDINGS = {
-    "jsonl": (".jsonl", ".ndjson", ".json"),
-    "csv": (".csv",),
-    "tsv": (".tsv", ".tab"),
-    "parquet": (".parquet", ".pq"),
-    "trec": (".trec", ".sgml", ".sgm"),
-    "text": TEXT_ENDINGS,
-}
 _TABLES = ("csv", "tsv")
 MAX_SAMPLED = 1 << 16  # bytes of a line of a sample
-
-
-@dataclass(frozen=True)
-class Part:
-    """A file of a source, and its format."""
-
-    file: InputFile
-    format: str
-    id: str
-    """The id of the document if the whole file is one document."""
+_SAMPLED_FILES = 24  # that are documents themselves
 
 
 @dataclass(frozen=True)
@@ -66,8 +60,15 @@ class Source:
     fields: tuple[str, ...] = ()
     """The fields that a model reads; such columns stay texts."""
     allow_empty: bool = False
-    skipped: Mapping[str, int] = field(default_factory=dict)
-    """The number of skipped files of a folder, by ending."""
+    limits: Limits = field(default_factory=Limits)
+    """What the reader of a PDF, Word or mail file may take."""
+    is_folder: bool = False
+    unread: Mapping[str, int] = field(default_factory=dict)
+    """The number of files of a folder that are not read, by reason."""
+    skip_bad: bool = False
+    """Whether what cannot be read is left out; otherwise the first of it is an error."""
+    skipped: Skipped = field(default_factory=Skipped, compare=False)
+    """What the last reading has left out. Files of a folder that have no text are always left out."""
 
     @classmethod
     def find(
@@ -81,30 +82,44 @@ class Source:
         fields: Collection[str] = (),
         max_document: int = MAX_DOCUMENT,
         allow_empty: bool = False,
+        skip_bad: bool = False,
+        ocr: bool = False,
     ) -> Source:
         """The source at a path. The endings of its files say their format, unless `format` does.
+
+        `skip_bad`: leave out what cannot be read, and note it in `skipped`. `ocr`: recognise characters in the pages of
+        a PDF that are pictures; this needs rapidocr.
 
         `-`, pipes and process substitutions need a format; they are copied to a temporary file while they are used.
         `irds:NAME` is a data set of the package ir_datasets.
         """
-        if format is not None and format not in ENDINGS:
-            raise UnknownNameError("format", format, tuple(ENDINGS))
+        if format is not None and format not in SOURCES:
+            raise UnknownNameError("format", format, SOURCES.names())
         if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
             raise VizslaError(f"a delimiter is one character other than a quote or a line end, not {delimiter!r}")
         if max_document < 1:
             raise VizslaError(f"the most bytes of a document must be 1 or more, not {max_document}")
-        path, piped, skipped = beir_folder(source), is_pipe(source), dict[str, int]()
+        path, piped, unread = beir_folder(source), is_pipe(source), dict[str, int]()
         parts: tuple[Part, ...]
+        skipped = Skipped()
+        if ocr:
+            check_ocr()
         if piped:
             parts = (_piped(source, format, max_document),)
         elif not path.exists():
             raise InputError("this file or folder does not exist", file=str(source))
         elif path.is_dir():
-            parts, skipped = _in_folder(path, format, max_document)
+            parts, unread = _in_folder(path, format, max_document)
         else:
             parts = (Part(InputFile(path, str(path), max_document), format or _format_of(path), path.name),)
-        checked = checked_types(types or {})
-        opened = cls(str(source), parts, names, delimiter, checked, tuple(fields), allow_empty, skipped)
+            if (missing := missing_package(parts[0].format)) is not None:
+                raise missing
+        if skip_bad:
+            parts = tuple(replace(part, file=replace(part.file, skipped=skipped)) for part in parts)
+        opened = cls(
+            str(source), parts, names, delimiter, checked_types(types or {}), tuple(fields), allow_empty,
+            Limits(ocr=ocr), path.is_dir(), unread, skip_bad, skipped,
+        )  # fmt: skip
         if piped:
             weakref.finalize(opened, parts[0].file.path.unlink, missing_ok=True)
         return opened
@@ -112,56 +127,75 @@ class Source:
     @property
     def bytes(self) -> int:
         """The size of all files in bytes."""
-        return sum(part.file.path.stat().st_size for part in self.parts)
+        return sum(_size(part) for part in self.parts)
 
     def documents(self, progress: Progress = None) -> Iterator[Document]:
         """The documents, one by one; `progress` is called with the number of bytes read so far.
 
         A source without documents is an error, unless `allow_empty` is set.
         """
-        before = count = 0
-        for part in self.parts:
-            for document in self._documents(part, _offset(progress, before)):
-                count += 1
-                yield document
-            before += part.file.path.stat().st_size
-            if progress is not None:
-                progress(before)
+        self.skipped.clear()
+        count = 0
+        for document in self._read(self.parts, progress):
+            count += 1
+            yield document
         self._check_empty(count)
 
+    def _read(self, parts: Iterable[Part], progress: Progress = None) -> Iterator[Document]:
+        before = 0
+        with ConfinedReader() as confined:
+            for part in parts:
+                yield from self._documents(part, _offset(progress, before), confined)
+                before += _size(part)
+                if progress is not None:
+                    progress(before)
+
     def _check_empty(self, count: int) -> None:
-        if not count and not self.allow_empty:
+        if count or self.allow_empty:
+            return
+        if not self.skipped.count:
             raise InputError(
                 "this source has no documents; --allow-empty (in Python allow_empty=True) allows that", file=self.name
             )
+        first = self.skipped.errors[0]
+        others = f", and {self.skipped.count - 1:,} more" if self.skipped.count > 1 else ""
+        raise InputError(f"nothing in this source can be read: {first}{others}", file=self.name)
 
-    def _documents(self, part: Part, progress: Progress) -> Iterator[Document]:
-        file = part.file
-        if part.format == "jsonl":
-            for line, record in read_json_records(file, progress):
-                yield Document.from_record(record, Origin(file.name, line), self.names)
-        elif part.format in _TABLES:
-            table = self._table(part)
-            if table is not None:
-                yield from table.documents(self.column_types, self.fields, progress)
-        elif part.format == "parquet":
-            yield from read_parquet(file, self.names, progress)
-        elif part.format == "trec":
-            yield from read_trec(file, progress)
-        else:
-            yield read_text_file(file, part.id)
+    def _documents(self, part: Part, progress: Progress, confined: ConfinedReader) -> Iterator[Document]:
+        """The documents of a file. In a folder, a file without text does not stop the others."""
+        try:
+            yield from SOURCES[part.format].make().documents(part, self, progress, confined)
+        except NoTextError as e:
+            if not self.is_folder and not self.skip_bad:
+                raise
+            self.skipped.add(e)
+        except InputError as e:
+            part.file.leave_out(e)
 
-    def _table(self, part: Part) -> Table | None:
+    def table(self, part: Part) -> Table | None:
+        """The table in a file of csv or tsv; None if it is empty."""
         return Table.open(part.file, self.names, part.format, self.delimiter)
+
+    def _tables(self) -> Iterator[Table]:
+        """All tables, read besides the reading that notes what is left out."""
+        for part in self.parts:
+            if part.format in _TABLES:
+                try:
+                    table = self.table(replace(part, file=part.file.without_notes()))
+                except InputError:
+                    if not self.skip_bad:
+                        raise
+                    continue
+                if table is not None:
+                    yield table
 
     @cached_property
     def column_types(self) -> dict[str, str]:
         """The types of the columns of all tables: `types`, and for other columns the types that fit all rows."""
         inferred: dict[str, str] = {}
         columns: set[str] = set()
-        for part in self.parts:
-            table = self._table(part) if part.format in _TABLES else None
-            if table is None or table.header is None:
+        for table in self._tables():
+            if table.header is None:
                 continue
             columns.update(table.header)
             for name, kind in table.infer(self.types, self.fields).items():
@@ -179,10 +213,13 @@ class Source:
 
         Lines that hold no document are left out; whoever reads all documents refuses them.
         """
-        yield from islice(self.documents(), first)
-        for part in self.parts:
+        records = [part for part in self.parts if not _is_document(part)]
+        yield from islice(self._read(records), first)
+        files = [part for part in self.parts if _is_document(part)]
+        yield from self._read(files[:: max(len(files) // _SAMPLED_FILES, 1)])
+        for part in records:
             path = part.file.path
-            if part.format != "jsonl" or path.suffix.lower() not in ENDINGS["jsonl"]:
+            if part.format != "jsonl" or path.suffix.lower() not in endings_of(SOURCES["jsonl"]):
                 continue
             size = path.stat().st_size
             with path.open("rb") as file:
@@ -195,8 +232,8 @@ class Source:
                         continue
 
     def raw_lines(self, progress: Progress = None) -> Iterator[RawLines] | None:
-        """The lines in batches, not yet parsed; None unless each line of the source is a document."""
-        lines = all(part.format == "jsonl" and is_json_lines(part.file) for part in self.parts)
+        """The lines in batches, not yet parsed; None unless each line of the source is a document, without fail."""
+        lines = not self.skip_bad and all(part.format == "jsonl" and is_json_lines(part.file) for part in self.parts)
         return self._raw_lines(progress) if lines else None
 
     def _raw_lines(self, progress: Progress) -> Iterator[RawLines]:
@@ -205,21 +242,19 @@ class Source:
             for lines in read_raw_lines(part.file, self.names, _offset(progress, before)):
                 found = found or lines.has_documents
                 yield lines
-            before += part.file.path.stat().st_size
+            before += _size(part)
         self._check_empty(int(found))
 
     def remarks(self) -> Iterator[str]:
         """Messages about how the source is read: what was guessed, inferred or skipped."""
-        if self.skipped:
-            files = ", ".join(f"{ending or 'no ending'} ({count:,})" for ending, count in self.skipped.items())
-            yield f"skipping files that are not documents: {files}"
+        for reason, count in self.unread.items():
+            yield f"skipping {count:,} {'file' if count == 1 else 'files'}: {reason}"
         printed = set[str]()
-        for part in self.parts:
-            table = self._table(part) if part.format in _TABLES else None
-            for remark in (table.remark if table else None, self._guess(part)):
-                if remark is not None and remark not in printed:
-                    printed.add(remark)
-                    yield remark
+        tables = (table.remark for table in self._tables())
+        for remark in (*tables, *map(self._guess, self.parts)):
+            if remark is not None and remark not in printed:
+                printed.add(remark)
+                yield remark
         if types := self._inferred():
             yield f"columns that are not texts: {types} (--types changes that)"
 
@@ -241,16 +276,40 @@ class Source:
         odd = {k: v for k, v in used.items() if v is not None and v not in (k, "_id") and v != getattr(self.names, k)}
         as_named = {k for k, v in odd.items() if v in self.fields and k not in self.fields and k != "id"}
         guesses = [f"the {key} from {name!r}" for key, name in odd.items() if key not in as_named]
+        if names.id is None and names.text is not None and self.names.id is None:
+            guesses.append("a hash of its content as the id of each document without one")
         return f"taking {', '.join(guesses)}" if guesses else None
 
     def _first_keys(self, part: Part) -> Collection[str] | None:
-        if part.format == "jsonl":
-            _, record = next(read_json_records(part.file), (0, None))
-            return record if isinstance(record, dict) else None
-        if part.format == "parquet":
-            return parquet_columns(part.file)
-        table = self._table(part) if part.format in _TABLES else None
-        return None if table is None else table.header
+        try:
+            return SOURCES[part.format].make().first_keys(replace(part, file=part.file.without_notes()), self)
+        except InputError:
+            if not self.skip_bad:
+                raise
+            return None
+
+
+def check_ocr() -> None:
+    """Raise an error where no characters can be recognised."""
+    from importlib.util import find_spec
+
+    if find_spec("rapidocr") is None:
+        raise MissingPackageError(
+            "recognising characters needs rapidocr, which is not installed; get it with: pip install 'vizsla[ocr]'"
+        )
+
+
+def _is_document(part: Part) -> bool:
+    """Whether a file is a document itself."""
+    make: Any = SOURCES[part.format].make
+    return issubclass(make, DocumentFormat)
+
+
+def _size(part: Part) -> int:
+    try:
+        return part.file.path.stat().st_size
+    except OSError:  # it is gone, or a link to nothing
+        return 0
 
 
 def _offset(progress: Progress, by: int) -> Progress:
@@ -258,19 +317,15 @@ def _offset(progress: Progress, by: int) -> Progress:
 
 
 def _format_of(path: Path) -> str:
-    format = _ending_format(path)
+    format = format_of(path)
     if format is None:
-        endings = ", ".join(ending for endings in ENDINGS.values() for ending in endings)
+        endings = ", ".join(ending for entry in SOURCES if entry.name != "code" for ending in endings_of(entry))
         raise InputError(
-            f"the format is unknown; expected a folder, or a file of {endings} (with .gz, .xz or .zst), or name the "
-            "format with --format (in Python format=)",
+            f"the format is unknown; expected a folder, or a file of {endings} (with .gz, .xz or .zst) or of source "
+            "code, or name the format with --format (in Python format=)",
             file=str(path),
         )
     return format
-
-
-def _ending_format(path: Path) -> str | None:
-    return next((f for f, endings in ENDINGS.items() if bare_name(path).endswith(endings)), None)
 
 
 def _piped(source: str | Path, format: str | None, max_document: int) -> Part:
@@ -281,25 +336,54 @@ def _piped(source: str | Path, format: str | None, max_document: int) -> Part:
 
 
 def _in_folder(path: Path, format: str | None, max_document: int) -> tuple[tuple[Part, ...], dict[str, int]]:
-    """BEIR's corpus, or all files of known formats, or of `format`; and the number of other files by ending."""
+    """BEIR's corpus, or all files of known formats, or of `format`; and the number of other files by reason."""
     if format is None and is_beir(path):
         corpus = find_file(path, "corpus.jsonl")
         return (Part(InputFile(corpus, str(corpus), max_document), "jsonl", corpus.name),), {}
-    parts, skipped = [], Counter[str]()
-    for file in sorted(path.rglob("*")):
-        relative = file.relative_to(path)
-        if any(part.startswith(".") for part in relative.parts) or not file.is_file():
-            continue
-        file_format = _ending_format(file)
+    parts: list[Part] = []
+    others, unread = Counter[str](), Counter[str]()
+    for file in _files(path, unread):
+        file_format = format_of(file)
         if file_format is None or (format is not None and file_format != format):
-            skipped[file.suffix.lower()] += 1
+            others[file.suffix.lower()] += 1
+        elif (missing := missing_package(file_format)) is not None:
+            unread[str(missing)] += 1
         else:
-            parts.append(Part(InputFile(file, str(file), max_document), str(file_format), relative.as_posix()))
+            name = file.relative_to(path).as_posix()
+            parts.append(Part(InputFile(file, str(file), max_document), file_format, name))
     if not parts:
-        every = ", ".join(ending for endings in ENDINGS.values() for ending in endings)
-        message = f"this folder holds no files of {', '.join(ENDINGS[format]) if format else every}"
-        raise InputError(message, file=str(path))
-    return tuple(parts), dict(skipped.most_common())
+        if unread:
+            raise InputError(f"no file in this folder can be read: {next(iter(unread))}", file=str(path))
+        named = [SOURCES[format]] if format else [entry for entry in SOURCES if entry.name != "code"]
+        every = ", ".join(ending for entry in named for ending in endings_of(entry))
+        raise InputError(f"this folder holds no files of {every}", file=str(path))
+    if others:
+        endings = ", ".join(f"{ending or 'no ending'} ({count:,})" for ending, count in others.most_common())
+        unread[f"not documents: {endings}"] = others.total()
+    return tuple(parts), dict(unread)
+
+
+def _files(folder: Path, unread: Counter[str]) -> list[Path]:
+    """The files in a folder and below, in order; links to folders are not followed, and hidden files are left out."""
+
+    def failed(e: OSError) -> None:
+        unread[f"a folder cannot be read ({e.strerror}): {e.filename}"] += 1
+
+    found: list[Path] = []
+    for here, folders, names in os.walk(folder, onerror=failed):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += (Path(here, name) for name in names if not name.startswith("."))
+    files = []
+    for file in sorted(found):
+        try:
+            known = file.is_file()
+        except OSError:  # a circle of links
+            known = False
+        if known:
+            files.append(file)
+        elif file.is_symlink():
+            unread["links to nothing"] += 1
+    return files
 
 
 def read_documents(
@@ -320,8 +404,11 @@ def read_documents(
     return Source.find(source, format, names, **options).documents(progress)
 
 
-def documents_from(items: Iterable[Any]) -> Iterator[Document | RawLines]:
-    """Documents from the mappings or documents of a program; raw lines are passed through."""
+def documents_from(items: Iterable[Any], skipped: Skipped | None = None) -> Iterator[Document | RawLines]:
+    """Documents from the mappings or documents of a program; raw lines are passed through.
+
+    With `skipped`, what is no document is noted there, with its number, and left out.
+    """
     if isinstance(items, str | Path):
         message = f"documents come as a list or another iterable; for a file, read_documents({str(items)!r})"
         raise InputError(message)
@@ -329,7 +416,22 @@ def documents_from(items: Iterable[Any]) -> Iterator[Document | RawLines]:
         raise InputError("documents come as a list or another iterable, not as a single one")
     if hasattr(items, "to_dict"):
         raise InputError("documents come as a list of records; for a pandas table pass table.to_dict('records')")
-    return map(_document_from, items)
+    return map(_document_from, items) if skipped is None else _good_documents(items, skipped)
+
+
+def _good_documents(items: Iterable[Any], skipped: Skipped) -> Iterator[Document | RawLines]:
+    for number, item in enumerate(items, 1):
+        try:
+            document = _document_from(item)
+        except VizslaError as e:
+            problem = e.problem if isinstance(e, InputError) else str(e)
+            skipped.add(InputError(problem, file=BATCH, line=number))
+            continue
+        yield document
+
+
+BATCH = "documents"
+"""How messages name the documents of a program."""
 
 
 def _checked(document: Document) -> Document:

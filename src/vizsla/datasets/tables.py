@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import threading
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vizsla.datasets.files import InputFile, Progress, read_lines
 from vizsla.datasets.values import Types, cell_reader, infer_types, plain_content, public_type
-from vizsla.errors import VizslaError
+from vizsla.errors import InputError, VizslaError
 from vizsla.runs.documents import Document, FieldNames, Origin, listed
 
 _SEPARATORS = (",", ";", "\t", "|")
@@ -38,7 +38,8 @@ def csv_rows(file: InputFile, delimiter: str, progress: Progress = None) -> Iter
             try:
                 row = next(reader, None)
             except csv.Error as e:
-                raise file.refusal(f"this row cannot be read ({e})", line) from None
+                file.leave_out(file.refusal(f"this row cannot be read ({e})", line))
+                row = []
             finally:
                 csv.field_size_limit(before)
         if row is None:
@@ -89,7 +90,8 @@ class Table:
         columns = [name for name in header if name not in known_types and name not in self.texts(fields)]
         if not columns:
             return {}
-        return infer_types((row for _, row in self._rows(None)), header, columns)
+        alone = replace(self, file=self.file.without_notes())
+        return infer_types((row for _, row in alone._rows(None)), header, columns)
 
     def _check_types(self, types: Types, fields: Collection[str]) -> None:
         for name, kind in types.items():
@@ -105,14 +107,24 @@ class Table:
         readers = [None if name in texts else cell_reader(types.get(name, "text")) or str for name in self.header]
         columns = list(zip(self.header, readers, strict=True))
         for line, row in self._rows(progress):
-            record: dict[str, Any] = {}
-            for (name, read), cell in zip(columns, row, strict=True):
-                if read is None or read is str:
-                    if cell or read is None:
-                        record[name] = cell
-                elif stripped := cell.strip():
-                    record[name] = self._value(read, stripped, name, types[name], line)
-            yield Document.from_record(record, Origin(self.file.name, line), self.names)
+            try:
+                document = self._document(columns, row, types, line)
+            except InputError as e:
+                self.file.leave_out(e)
+                continue
+            yield document
+
+    def _document(
+        self, columns: list[tuple[str, Callable[[str], Any] | None]], row: list[str], types: Types, line: int
+    ) -> Document:
+        record: dict[str, Any] = {}
+        for (name, read), cell in zip(columns, row, strict=True):
+            if read is None or read is str:
+                if cell or read is None:
+                    record[name] = cell
+            elif stripped := cell.strip():
+                record[name] = self._value(read, stripped, name, types[name], line)
+        return Document.from_record(record, Origin(self.file.name, line), self.names)
 
     def _value(self, read: Callable[[str], Any], cell: str, name: str, kind: str, line: int) -> Any:
         try:
@@ -130,7 +142,9 @@ class Table:
         next(rows)
         for line, row in rows:
             if len(row) != len(header):
-                raise self.file.refusal(f"expected {len(header)} columns as in the header, not {len(row)}", line)
+                message = f"expected {len(header)} columns as in the header, not {len(row)}"
+                self.file.leave_out(self.file.refusal(message, line))
+                continue
             yield line, row
 
     def _two_columns(self, progress: Progress) -> Iterator[Document]:
@@ -139,7 +153,9 @@ class Table:
                 continue
             row = text.rstrip("\r\n").split("\t")
             if len(row) != 2 or not row[0]:
-                raise self.file.refusal(f"expected an id, a tab and a text, not {len(row)} columns", line)
+                message = f"expected an id, a tab and a text, not {len(row)} columns"
+                self.file.leave_out(self.file.refusal(message, line))
+                continue
             yield Document(row[0], {"text": row[1]}, Origin(self.file.name, line))
 
 
@@ -168,7 +184,8 @@ def _check_header(file: InputFile, line: int, header: tuple[str, ...], names: Fi
                 f"the columns are {listed(header)}"
             )
             raise file.refusal(message, line)
-    if names.resolve(header).id is None:
+    resolved = names.resolve(header)
+    if resolved.id is None and resolved.text is None:
         advice = (
             "name the id with --id-field (in Python FieldNames(id=...)), or the separator of columns with --delimiter "
             "(in Python delimiter=)"
@@ -190,8 +207,14 @@ def read_parquet(file: InputFile, names: FieldNames, progress: Progress) -> Iter
             row += 1
             content = {key: _json_value(value) for key, value in plain_content(record).items() if value is not None}
             if sum(len(value) for value in content.values() if isinstance(value, str)) > file.max_document:
-                raise file.too_large(row)
-            yield Document.from_record(content, Origin(file.name, row), names)
+                file.leave_out(file.too_large(row))
+                continue
+            try:
+                document = Document.from_record(content, Origin(file.name, row), names)
+            except InputError as e:
+                file.leave_out(e)
+                continue
+            yield document
         if progress is not None:
             progress(size * row // max(rows, 1))
 

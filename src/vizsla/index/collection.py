@@ -239,13 +239,21 @@ class Collection(CollectionView):
     # Changing
 
     @abstractmethod
-    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int | None = None) -> Added:
+    def add(
+        self,
+        documents: Iterable[Document | Mapping[str, Any] | RawLines],
+        *,
+        workers: int | None = None,
+        skip_bad: bool = False,
+    ) -> Added:
         """Add documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
 
-        A document replaces the one with the same id. `workers`: how many documents are analysed at a time on this
-        machine; see `Writer.add`. The result says how many were added, how many replace others, and which have nothing
-        to be found by. A server, which analyses documents at the commit, counts those that replace committed ones, and
-        names those without any text.
+        A document replaces the one with the same id. `skip_bad`: leave out what cannot be added, and list it in
+        `skipped` of the result; otherwise the first such document is an error. `workers`: how many documents are
+        analysed at a time on this machine; see `Writer.add`. The result says how many were added, how many replace
+        others, how many were left out because a later one has the same id, and which have nothing to be found by. A
+        server, which analyses documents at the commit, counts those that replace committed ones, and names those
+        without any text.
         """
 
     @abstractmethod

@@ -154,12 +154,18 @@ class Index(SearchableCollection):
         writer.close()
         raise CollectionError(f"{self.path}: the index has been closed")
 
-    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int | None = None) -> Added:
+    def add(
+        self,
+        documents: Iterable[Document | Mapping[str, Any] | RawLines],
+        *,
+        workers: int | None = None,
+        skip_bad: bool = False,
+    ) -> Added:
         """Add documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
 
         This is a shortcut for `Writer.add`; see there for details.
         """
-        return self._open_own_writer().add(documents, workers=workers)
+        return self._open_own_writer().add(documents, workers=workers, skip_bad=skip_bad)
 
     def _delete(self, ids: str | int | Iterable[str | int]) -> int:
         return self._open_own_writer().delete(ids)

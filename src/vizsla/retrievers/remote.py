@@ -527,16 +527,17 @@ class AsyncRemoteIndex(AsyncRemoteView):
         documents: Iterable[Document | Mapping[str, Any]] | AsyncIterable[Document | Mapping[str, Any]],
         *,
         workers: int | None = None,
+        skip_bad: bool = False,
     ) -> Added:
         """Send documents, in pieces while they are read; see `Collection.add`. `commit` makes them findable."""
         if not isinstance(documents, AsyncIterable):
-            return await self._connection.run(self._calls.add(documents, workers=workers))
-        pieces = Pieces()
+            return await self._connection.run(self._calls.add(documents, workers=workers, skip_bad=skip_bad))
+        pieces = Pieces(skip_bad=skip_bad)
         async for document in documents:
             if piece := pieces.take(document):
-                pieces.sent(await self._connection.ask(self._calls.piece(piece)))
+                pieces.sent(await self._connection.ask(self._calls.piece(piece, skip_bad=skip_bad)))
         if piece := pieces.rest():
-            pieces.sent(await self._connection.ask(self._calls.piece(piece)))
+            pieces.sent(await self._connection.ask(self._calls.piece(piece, skip_bad=skip_bad)))
         return pieces.added
 
     async def close(self) -> None:

@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar, Unpack
 from urllib.parse import quote
 
-from vizsla.datasets import RawLines
-from vizsla.errors import UnknownNameError, UnsupportedError, VizslaError, kind_of
+from vizsla.datasets import RawLines, Skipped
+from vizsla.datasets.sources import BATCH
+from vizsla.errors import InputError, UnknownNameError, UnsupportedError, VizslaError, kind_of
 from vizsla.index import Added, Facets, FacetValue, FieldFacets, Suggestion, TermStatistics
 from vizsla.index.collection import ids_or_filter
 from vizsla.index.search.plan import NO_TYPOS, ModelFreeOptions, SearchKeywords, SearchSettings, check_options
@@ -359,7 +360,11 @@ class Calls:
     # Changing
 
     def add(
-        self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int | None = None
+        self,
+        documents: Iterable[Document | Mapping[str, Any] | RawLines],
+        *,
+        workers: int | None = None,
+        skip_bad: bool = False,
     ) -> Call[Added]:
         """Send documents; see `Collection.add`. `commit` makes them findable.
 
@@ -368,17 +373,18 @@ class Calls:
         `workers` says.
         """
         del workers
-        pieces = Pieces()
+        pieces = Pieces(skip_bad=skip_bad)
         for document in _one_by_one(documents):
             if piece := pieces.take(document):
-                pieces.sent((yield self.piece(piece)))
+                pieces.sent((yield self.piece(piece, skip_bad=skip_bad)))
         if piece := pieces.rest():
-            pieces.sent((yield self.piece(piece)))
+            pieces.sent((yield self.piece(piece, skip_bad=skip_bad)))
         return pieces.added
 
-    def piece(self, lines: bytes) -> Request:
+    def piece(self, lines: bytes, *, skip_bad: bool = False) -> Request:
         """The request that sends some documents as JSON lines."""
-        return self._request("POST", "/documents", parameters={"commit": "false"}, lines=lines, writes=True)
+        parameters = {"commit": "false", **({"skip_bad": "true"} if skip_bad else {})}
+        return self._request("POST", "/documents", parameters=parameters, lines=lines, writes=True)
 
     def delete(self, ids: str | int | Iterable[str | int] | None = None, *, filter: FilterLike = None) -> Call[int]:
         """Delete documents by id, or all that pass a filter; see `Collection.delete`."""
@@ -450,27 +456,49 @@ def _one_by_one(documents: Iterable[Any]) -> Iterator[Any]:
 class Pieces:
     """Documents as JSON lines, gathered until there are enough of them for a request."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, skip_bad: bool = False) -> None:
         self.added = Added()
+        self._skip_bad = skip_bad
         self._lines: list[bytes] = []
         self._bytes = 0
+        self._taken = 0
+        self._numbers: list[int] = []  # of the documents in the lines, and in those that were sent last
+        self._sent: list[int] = []
 
     def take(self, document: Document | Mapping[str, Any]) -> bytes | None:
         """Take a document; gives the lines to send if there are enough now."""
-        line = _line(document)
+        self._taken += 1
+        try:
+            line = _line(document)
+        except VizslaError as e:
+            if not self._skip_bad:
+                raise
+            self.added.skipped.add(InputError(str(e), file=BATCH, line=self._taken))
+            return None
         self.added.documents += 1
         self._lines.append(line)
+        self._numbers.append(self._taken)
         self._bytes += len(line)
         return self.rest() if self._bytes >= CHUNK_BYTES or len(self._lines) >= CHUNK_DOCUMENTS else None
 
     def sent(self, answer: Mapping[str, Any]) -> None:
         """Note what the server says of a piece."""
         self.added.replaced += int(answer.get("replaced", 0))
+        repeated, skipped = int(answer.get("repeated") or 0), Skipped.from_json(answer.get("skipped"))
+        self.added.repeated += repeated
+        self.added.documents -= repeated + skipped.count
+        places = [self._sent[e.line - 1] if e.line and e.line <= len(self._sent) else None for e in skipped.errors]
+        skipped.errors = [
+            InputError(e.problem, file=BATCH, line=n) for e, n in zip(skipped.errors, places, strict=True)
+        ]
+        self.added.skipped.merge(skipped)
         self.added.empty += [Document(doc_id, {}) for doc_id in answer.get("empty", ())]
 
     def rest(self) -> bytes:
         """The lines that were not sent yet."""
         lines, self._lines, self._bytes = b"".join(self._lines), [], 0
+        if lines:
+            self._sent, self._numbers = self._numbers, []
         return lines
 
 

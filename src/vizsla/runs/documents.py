@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -82,19 +84,23 @@ class Document:
 
     @classmethod
     def from_record(cls, record: object, origin: Origin | None = None, names: FieldNames = USUAL_NAMES) -> Document:
-        """A document from a JSON object; `names` says which keys hold the id, the text and the title."""
+        """A document from a JSON object; `names` says which keys hold the id, the text and the title.
+
+        A record with a text and no id gets a hash of its content as id (`content_id`).
+        """
         if isinstance(record, Document):
             return record
         if not isinstance(record, Mapping):
             raise refusal(f"expected a JSON object with an id and a text, not {kind_of(record)}", origin)
         resolved = _resolved(names, tuple(record))
-        if resolved.id is None:
+        if resolved.id is None and (names.id is not None or resolved.text is None):
             raise refusal(f"the document has no id; {_expected_id(names, record)}", origin)
         if resolved.text in (None, "text") and resolved.title in (None, "title"):
             content = {key: value for key, value in record.items() if key != resolved.id}
         else:
             content = _renamed(record, resolved)
-        return cls(document_id(record[resolved.id], origin), content, origin, resolved)
+        own = content_id(record, origin) if resolved.id is None else document_id(record[resolved.id], origin)
+        return cls(own, content, origin, resolved)
 
     def with_fields(self, fields: Collection[str]) -> Document:
         """The document for a model that reads these fields.
@@ -148,6 +154,19 @@ def document_id(value: object, origin: Origin | None = None) -> str:
         except UnicodeEncodeError:
             raise refusal(f"the id {value!a} has half a surrogate pair, which cannot be stored", origin) from None
     return str.__str__(value)  # a subclass of str, such as numpy's, becomes a plain one
+
+
+def content_id(record: Mapping[str, Any], origin: Origin | None = None) -> str:
+    """The id of a document that has a text and no id: a hash of all that it holds, so that the same has the same id.
+
+    >>> content_id({"text": "Dogs bark."})
+    'e7fe959810f15d52bd161e62513e986e'
+    """
+    try:
+        plain = json.dumps(record, ensure_ascii=False, sort_keys=True).encode()
+    except (TypeError, ValueError, RecursionError) as e:
+        raise refusal(f"the document has no id, and cannot be stored as JSON ({e})", origin) from None
+    return hashlib.blake2b(plain, digest_size=16).hexdigest()
 
 
 _MAX_LISTED = 12

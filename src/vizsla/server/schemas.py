@@ -220,6 +220,21 @@ class IndexesAnswer(Answer):
     indexes: list[IndexAnswer]
 
 
+class SkippedLine(Answer):
+    """A line that was left out."""
+
+    reason: str
+    file: str | None = None
+    line: int | None = None
+
+
+class SkippedAnswer(Answer):
+    """How many lines were left out, and the first of them."""
+
+    count: int
+    first: list[SkippedLine]
+
+
 class WriteAnswer(Answer):
     """What a change did, and the commit in which it can be seen."""
 
@@ -228,6 +243,8 @@ class WriteAnswer(Answer):
     committed: bool | None = None
     added: int | None = None
     replaced: int | None = None
+    repeated: int | None = Field(None, description="Documents left out because a later one has the same id.")
+    skipped: SkippedAnswer | None = Field(None, description="What was left out, with skip_bad.")
     deleted: int | None = None
     staged: int | None = None
     empty: list[str] | None = Field(None, description="Added documents that have nothing to be found by.")

@@ -23,7 +23,8 @@ from uuid import uuid4
 import numpy as np
 
 from vizsla.datasets.files import InputFile, read_json_lines
-from vizsla.errors import VizslaError
+from vizsla.datasets.skipped import Skipped
+from vizsla.errors import InputError, VizslaError
 from vizsla.index import Writer
 from vizsla.index.storage.arrays import sync_folder
 from vizsla.models import as_text, is_text
@@ -149,39 +150,65 @@ BODY = "documents"
 """How messages name the body of a request."""
 
 
-def documents_in(file: Path, limits: Limits) -> Iterator[Document]:
-    """The documents of a file of JSON lines; errors name the line."""
-    source = InputFile(file, BODY, limits.line_bytes, "the server's limit line_bytes allows larger ones")
+def documents_in(file: Path, limits: Limits, skipped: Skipped | None = None) -> Iterator[Document]:
+    """The documents of a file of JSON lines; errors name the line. With `skipped`, bad lines are noted there."""
+    source = InputFile(file, BODY, limits.line_bytes, "the server's limit line_bytes allows larger ones", skipped)
     for count, (line, record) in enumerate(read_json_lines(source), 1):
         if count > limits.documents:
             raise RequestError(
                 f"there are more than {limits.documents:,} documents; send them in several requests", 413
             )
-        yield Document.from_record(record, Origin(BODY, line))
+        try:
+            document = Document.from_record(record, Origin(BODY, line))
+        except InputError as e:
+            source.leave_out(e)
+            continue
+        yield document
 
 
-def stage_documents(file: IO[bytes], hosted: Hosted, staging: Staging, limits: Limits) -> dict[str, Any]:
-    """Keep documents until the next commit; those that could not be added are refused.
+def stage_documents(
+    file: IO[bytes], hosted: Hosted, staging: Staging, limits: Limits, *, skip_bad: bool = False
+) -> dict[str, Any]:
+    """Keep documents until the next commit; those that could not be added are refused, or left out with `skip_bad`.
 
-    Gives how many there are, how many of them replace others, and the ids of those without any text.
+    Gives how many there are, how many of them replace others, the ids of those without any text, and what was left out.
     """
-    model, seen, empty = hosted.index.model, set[str](), []
-    for document in documents_in(Path(file.name), limits):
+    skipped = Skipped() if skip_bad else None
+    if skipped is None:
+        return _stage(file, hosted, staging, limits, documents_in(Path(file.name), limits))
+    with staging.incoming() as good:
+        for document in documents_in(Path(file.name), limits, skipped):
+            problem = hosted.index.model.problem(document.with_fields(hosted.index.model.fields).content)
+            if problem is not None:
+                line = document.origin.line if document.origin else None
+                skipped.add(InputError(f"the document {problem}", file=BODY, line=line))
+                continue
+            record = {**document.content, "_id": document.id}
+            good.write(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        good.flush()
+        answer = _stage(good, hosted, staging, limits, documents_in(Path(good.name), limits))
+    return {**answer, "skipped": skipped.as_json()}
+
+
+def _stage(
+    file: IO[bytes], hosted: Hosted, staging: Staging, limits: Limits, documents: Iterator[Document]
+) -> dict[str, Any]:
+    """Keep a file of documents until the next commit."""
+    model, seen, empty, repeated = hosted.index.model, set[str](), dict[str, None](), 0
+    for document in documents:
         content = document.with_fields(model.fields).content
         problem = model.problem(content)
         place = f"{BODY}:{document.origin.line}" if document.origin else BODY
         if problem is not None:
             raise RequestError(f"{place}: the document {problem}")
-        if document.id in seen:
-            raise RequestError(
-                f"{place}: the id {document.id[:200]!r} appears a second time; every document needs its own"
-            )
+        repeated += document.id in seen
         seen.add(document.id)
+        empty.pop(document.id, None)  # the last document with an id is the one that stays
         if not any(_has_something(content.get(name)) for name in model.fields):
-            empty.append(document.id)
+            empty[document.id] = None
     replaced = existing(hosted, staging, seen, limits)
     staging.keep_documents(file, seen)
-    return {"staged": len(seen), "replaced": len(replaced), "empty": empty}
+    return {"staged": len(seen), "replaced": len(replaced), "repeated": repeated, "empty": list(empty)}
 
 
 def _has_something(value: Any) -> bool:
@@ -190,13 +217,19 @@ def _has_something(value: Any) -> bool:
 
 
 def commit(
-    hosted: Hosted, staging: Staging, limits: Limits, upload: Path | None = None, deletion: dict[str, Any] | None = None
+    hosted: Hosted,
+    staging: Staging,
+    limits: Limits,
+    upload: Path | None = None,
+    deletion: dict[str, Any] | None = None,
+    *,
+    skip_bad: bool = False,
 ) -> dict[str, Any]:
     """Apply all staged changes, then an upload or a deletion of this request, and commit.
 
     If a change cannot be applied, the index is not modified and staged changes stay staged.
     """
-    totals: dict[str, Any] = {"added": 0, "replaced": 0, "deleted": 0, "empty": []}
+    totals: dict[str, Any] = {"added": 0, "replaced": 0, "repeated": 0, "deleted": 0, "empty": []}
     with hosted.index.writer(timeout=limits.seconds) as writer:
         staged = _not_committed(writer, staging)
         applied: list[str] = []
@@ -213,7 +246,7 @@ def commit(
                 _delete(writer, hosted, parse_json(change.read_bytes()), totals, commit_applied)
             applied.append(change.name)
         if upload is not None:
-            _add(writer, upload, limits, totals)
+            _add(writer, upload, limits, totals, skip_bad=skip_bad)
         if deletion is not None:
             _delete(writer, hosted, deletion, totals, commit_applied)
         commit_applied()
@@ -238,10 +271,15 @@ def compact(hosted: Hosted, limits: Limits) -> dict[str, Any]:
     return {"index": hosted.name, "generation": hosted.generation}
 
 
-def _add(writer: AnyWriter, file: Path, limits: Limits, totals: dict[str, Any]) -> None:
-    added = writer.add(documents_in(file, limits))
+def _add(writer: AnyWriter, file: Path, limits: Limits, totals: dict[str, Any], *, skip_bad: bool = False) -> None:
+    skipped = Skipped() if skip_bad else None
+    added = writer.add(documents_in(file, limits, skipped), skip_bad=skip_bad)
+    if skipped is not None:
+        skipped.merge(added.skipped)
+        totals["skipped"] = skipped.as_json()
     totals["added"] += added.documents
     totals["replaced"] += added.replaced
+    totals["repeated"] += added.repeated
     totals["empty"] += [document.id for document in added.empty]
 
 

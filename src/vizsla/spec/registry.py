@@ -184,6 +184,11 @@ class Registry(Generic[T]):
         load_plugins()
         return list(self._entries)
 
+    def own_names(self) -> list[str]:
+        """The names that come with Vizsla and those of plugins that are loaded already; no plugin is looked for."""
+        self._load()
+        return list(self._entries)
+
     def __contains__(self, name: object) -> bool:
         return self._find(name) is not None
 

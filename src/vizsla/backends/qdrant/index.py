@@ -22,7 +22,7 @@ from vizsla.backends.qdrant.searching import Context, Plan, Reader, refuse_synta
 from vizsla.backends.qdrant.state import CollectionState, check_searchable, read_state
 from vizsla.backends.qdrant.unsupported import cannot
 from vizsla.backends.qdrant.writer import QdrantWriter
-from vizsla.datasets import RawLines, documents_from
+from vizsla.datasets import RawLines
 from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
 from vizsla.index import Added, Facets, Highlighter, Suggestion, TermStatistics
 from vizsla.index.search.plan import SearchOptions
@@ -141,18 +141,27 @@ class QdrantIndex(SearchableCollection):
         """A writer of this collection; `timeout`: how many seconds its commit waits for other writers."""
         return _ShowingWriter(self, timeout)
 
-    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int | None = None) -> Added:
+    def add(
+        self,
+        documents: Iterable[Document | Mapping[str, Any] | RawLines],
+        *,
+        workers: int | None = None,
+        skip_bad: bool = False,
+    ) -> Added:
         """Stage documents on this machine; see `Collection.add`. `commit` sends them."""
-        return self._own_writer().add(self._looked_at(documents), workers=workers)
+        return self._own_writer().add(self._looked_at(documents), workers=workers, skip_bad=skip_bad)
 
-    def _looked_at(self, documents: Iterable[Document | Mapping[str, Any] | RawLines]) -> Iterable[Any]:
+    def _looked_at(self, documents: Iterable[Any]) -> Iterable[Any]:
         """The documents; the language of the very first ones is looked at."""
-        if self._has_looked or len(self) or not has_network(self.model):
+        if self._has_looked or not isinstance(documents, list | tuple | Iterator) or len(self):
             return documents
         self._has_looked = True
-        rest = iter(documents_from(documents))
+        if not has_network(self.model):
+            return documents
+        rest = iter(documents)
         first = list(islice(rest, LANGUAGE_SAMPLE))
-        warn_of_language(self.model, [item.content for item in first if isinstance(item, Document)])
+        contents = (item.content if isinstance(item, Document) else item for item in first)
+        warn_of_language(self.model, [content for content in contents if isinstance(content, Mapping)])
         return chain(first, rest)
 
     def _delete(self, ids: str | int | Iterable[str | int]) -> int:

@@ -43,14 +43,13 @@ from vizsla.backends.qdrant.state import (
 )
 from vizsla.backends.qdrant.terms import TermLedger
 from vizsla.backends.qdrant.unsupported import cannot
-from vizsla.datasets import RawLines, documents_from
+from vizsla.datasets import RawLines, Skipped, documents_from
 from vizsla.errors import CollectionError
 from vizsla.index import Added
 from vizsla.index.writing.analysis import AnalysedBatch, Analysis
 from vizsla.models import SAMPLE, Model
 from vizsla.plain_data import parse_json
 from vizsla.runs import Document
-from vizsla.runs.documents import refusal
 from vizsla.runs.retriever import check_count, document_ids
 
 TERMS_BYTES = 256 << 20
@@ -79,11 +78,17 @@ class QdrantWriter:
         """Whether there is something to commit."""
         return self._staging.count > 0 or bool(self._staging.notes)
 
-    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int | None = None) -> Added:
+    def add(
+        self,
+        documents: Iterable[Document | Mapping[str, Any] | RawLines],
+        *,
+        workers: int | None = None,
+        skip_bad: bool = False,
+    ) -> Added:
         """Stage documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
 
-        A document replaces an earlier one with the same id; an id twice in one call is refused. A call that fails
-        stages nothing. `workers`: as for `Writer.add` of an index.
+        A document replaces an earlier one with the same id. A call that fails stages nothing.
+        `workers`, `skip_bad`: as for `Writer.add` of an index.
         """
         if workers is not None:
             workers = check_count(workers, "workers, the number of threads or processes,")
@@ -93,8 +98,14 @@ class QdrantWriter:
             if workers is not None and workers > 1:  # other processes make the model from its files
                 described = stack.enter_context(DescribedModel(self._model))
                 description, folder = described.description, described.folder
-            analysis = Analysis(self._model, description, folder, None, True, TERMS_BYTES)
-            return self._stage(stack.enter_context(closing(analysis.run(documents_from(documents), workers))))
+            analysis = Analysis(self._model, description, folder, None, True, TERMS_BYTES, skip_bad)
+            skipped = Skipped() if skip_bad else None
+            found = documents_from(documents, skipped)
+            added = self._stage(stack.enter_context(closing(analysis.run(found, workers))))
+        if skipped is not None:
+            skipped.merge(added.skipped)
+            added.skipped = skipped
+        return added
 
     def add_analysed(self, batches: Callable[[int], Iterable[AnalysedBatch]]) -> Added:
         """Stage documents that were analysed for the model of this collection elsewhere; else as `add`.
@@ -110,13 +121,13 @@ class QdrantWriter:
             try:
                 for batch in batches:
                     check_batch(batch, self._model)
-                    for doc_id, origin in zip(batch.ids, batch.origins, strict=True):
-                        if doc_id in seen:
-                            message = f"the id {doc_id!r} appears a second time; every document needs its own"
-                            raise refusal(message, origin)
-                        seen.add(doc_id)
-                    added.documents += len(batch.ids)
-                    added.replaced += sum(self._there(batch.ids))
+                    repeated = seen.intersection(batch.ids)
+                    added.documents += len(batch.ids) - len(repeated)
+                    added.repeated += batch.repeated + len(repeated)
+                    added.replaced += sum(self._there([doc_id for doc_id in batch.ids if doc_id not in seen]))
+                    seen.update(batch.ids)
+                    if batch.skipped is not None:
+                        added.skipped.merge(batch.skipped)
                     findable = np.sum([rows.findable for rows in batch.namespaces], axis=0)
                     empty = np.flatnonzero(findable == 0).tolist()
                     added.empty += [Document(batch.ids[row], {}, batch.origins[row]) for row in empty]

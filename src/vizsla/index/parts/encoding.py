@@ -18,7 +18,7 @@ from vizsla.errors import InputError, VizslaError
 from vizsla.index.parts.part import ENDING, FORMAT, FinishedPart, PartFacts, PartSettings, Shard, write_part
 from vizsla.index.parts.tables import pyarrow, table_of
 from vizsla.index.storage.locks import FileLock, LockedError
-from vizsla.index.writing.analysis import Analyst, batches
+from vizsla.index.writing.analysis import Analyst, batches, last_of_each
 from vizsla.models import Model, check_model, parse_model
 from vizsla.plain_data import parse_settings
 
@@ -103,6 +103,7 @@ def _encode(
     fields: set[str] = set()
     for number, some in enumerate(batches(documents, settings.batch)):
         assert isinstance(some, list)
+        some = last_of_each(some)
         digest = _digest(some)
         source.update(digest)
         if shard.has(number):

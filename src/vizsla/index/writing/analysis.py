@@ -25,9 +25,9 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Any
 
-from vizsla.datasets import Document, Origin, RawLines, Splitter, document_of
+from vizsla.datasets import Document, Origin, RawLines, Skipped, Splitter, document_of
 from vizsla.datasets.raw_lines import PlainLines
-from vizsla.errors import VizslaError
+from vizsla.errors import InputError, VizslaError
 from vizsla.index.writing.namespaces import NamespaceBatch, NamespaceEncoder
 from vizsla.models import Model, as_text, is_text
 from vizsla.neural.device import opening_on
@@ -57,13 +57,21 @@ class AnalysedBatch:
     namespaces: list[NamespaceBatch]
     fields: frozenset[str]
     """Which fields of the model the documents have."""
+    repeated: int = 0
+    """How many documents were left out because a later one of the batch has the same id."""
+    skipped: Skipped | None = None
+    """What was left out because it cannot be added."""
 
 
 class Analyst:
     """Analyses batches for a model; it remembers terms up to `max_bytes`, then forgets them all and starts again."""
 
-    def __init__(self, model: Model, splitter: Splitter | None, store: bool, max_bytes: int) -> None:
+    def __init__(
+        self, model: Model, splitter: Splitter | None, store: bool, max_bytes: int, *, skip_bad: bool = False
+    ) -> None:
+        """`skip_bad`: leave out documents that cannot be added, and say so; otherwise the first of them is an error."""
         self._model = model
+        self._skip_bad = skip_bad
         self._splitter = splitter
         self._store = store
         self._max_terms = max(max_bytes // BYTES_PER_TERM, 1)
@@ -94,14 +102,17 @@ class Analyst:
         plain = None
         if isinstance(batch, RawLines) and self._splitter is None and all(encoder.is_shared for encoder in encoders):
             plain = self._plain(batch)
-        if plain is not None:
+        if plain is not None and len(set(plain.ids)) == len(plain):
             return self._encode_lines(plain, encoders)
-        documents = batch.documents() if isinstance(batch, RawLines) else batch
+        skipped = Skipped() if self._skip_bad else None
+        given = batch.documents(skipped) if isinstance(batch, RawLines) else batch
         fields = self._model.fields
-        for document in documents:
+        for document in given if skipped is None else ():
             problem = self._model.problem(document.with_fields(fields).content)
             if problem is not None:
                 raise refusal(f"the document {document.id!r} {problem}", document.origin)
+        storable = given if skipped is None else self._storable(given, skipped)
+        documents = last_of_each(storable)
         stored = documents
         if self._splitter is not None:
             stored = [p for d in documents for p in self._splitter.passages(d)]
@@ -114,7 +125,25 @@ class Analyst:
             [self._row(d) for d in stored],
             [encoder.encode(stored) for encoder in encoders],
             frozenset(name for name in fields if any(name in d.content for d in stored)),
+            len(storable) - len(documents),
+            skipped,
         )
+
+    def _storable(self, documents: list[Document], skipped: Skipped) -> list[Document]:
+        """The documents that can be added; the others are noted."""
+        kept = []
+        for document in documents:
+            read = document.with_fields(self._model.fields)
+            problem = self._model.problem(read.content)
+            try:
+                if problem is not None:
+                    raise refusal(f"the document {document.id!r} {problem}", document.origin)
+                self._row(read)
+            except InputError as e:
+                skipped.add(e)
+            else:
+                kept.append(document)
+        return kept
 
     def finish(self, batch: AnalysedBatch, encoders: Sequence[NamespaceEncoder]) -> AnalysedBatch:
         """Put the terms of an encoded batch in order. Call it for one batch after the other, as they were read."""
@@ -153,10 +182,22 @@ class Analyst:
             for text in texts:
                 text is None or text.isascii() or text.encode("utf-8")
         except (TypeError, ValueError, RecursionError) as e:
-            doc_id = document.id if self._splitter is None else document_of(document.id)
+            doc_id = document.id if self._splitter is None else document_of(document.id) or document.id
             name = doc_id.encode("utf-8", "replace").decode()
             raise refusal(f"the document {name!r} cannot be stored as JSON ({e})", document.origin) from None
         return row
+
+
+def last_of_each(documents: list[Document]) -> list[Document]:
+    """The documents, of those with the same id the last.
+
+    >>> [d["text"] for d in last_of_each([Document("1", {"text": t}) for t in ("a", "b")])]
+    ['b']
+    """
+    last = {document.id: number for number, document in enumerate(documents)}
+    if len(last) == len(documents):
+        return documents
+    return [document for number, document in enumerate(documents) if last[document.id] == number]
 
 
 def batches(items: Iterable[Document | RawLines], max_size: int) -> Iterator[Batch]:
@@ -196,6 +237,7 @@ class Analysis:
     store: bool
     max_bytes: int
     """The memory for terms."""
+    skip_bad: bool = False
 
     def run(self, items: Iterable[Document | RawLines], workers: int | None = None) -> Generator[AnalysedBatch]:
         """Analyse documents; close the generator if you do not need all of them.
@@ -208,7 +250,7 @@ class Analysis:
         first = list(islice(work, 2))
         if not first:
             return
-        analyst = Analyst(self.model, self.splitter, self.store, self.max_bytes)
+        analyst = Analyst(self.model, self.splitter, self.store, self.max_bytes, skip_bad=self.skip_bad)
         if workers in (None, 1) and len(first) == 1:  # a single batch: a thread would not help
             yield analyst.analyse(first[0])
         elif analyst.can_share(first[0]):
@@ -222,7 +264,10 @@ class Analysis:
     def _in_processes(self, work: Iterator[Batch], workers: int) -> Generator[AnalysedBatch]:
         """In processes, each with a share of the memory."""
         processes = _Processes()
-        start = (self.description, self.folder, self.splitter, self.store, self.max_bytes // workers, self.model.device)
+        start = (
+            self.description, self.folder, self.splitter, self.store, self.max_bytes // workers, self.model.device,
+            self.skip_bad,
+        )  # fmt: skip
         executor = ProcessPoolExecutor(workers, processes, _start, start)
         try:
             yield from _in_order(lambda batch: executor.submit(_work, batch).result, work, 2 * workers)
@@ -334,15 +379,17 @@ _analyst: Analyst | None = None
 
 
 def _start(
-    description: dict[str, Any], folder: Path, splitter: Splitter | None, store: bool, max_bytes: int, device: str
-) -> None:
+    description: dict[str, Any], folder: Path, splitter: Splitter | None, store: bool, max_bytes: int, device: str,
+    skip_bad: bool,
+) -> None:  # fmt: skip
     """Prepare a worker process."""
     global _analyst
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=exit_with_parent, daemon=True).start()
     try:
         with opening_on(device):
-            _analyst = Analyst(Model.from_description(description, folder), splitter, store, max_bytes)
+            model = Model.from_description(description, folder)
+            _analyst = Analyst(model, splitter, store, max_bytes, skip_bad=skip_bad)
     except VizslaError:  # such as a token filter of the user's own; the first batch raises the error
         _analyst = None
 

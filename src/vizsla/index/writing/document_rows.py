@@ -147,10 +147,11 @@ class DocumentRows:
         self._checksums.remove_documents(self._db, "number >= ?", (first,))
         for table in _TABLES:
             self._db.execute(f"DELETE FROM {table} WHERE number >= ?", (first,))
-        restored = [(number, self._generation) for number in replaced]
+        own = [number for number in self._deleted if number >= first]  # repeated ids of the same call
+        restored = [(number, self._generation) for number in (*replaced, *own)]
         self._db.executemany("DELETE FROM deletions WHERE number = ? AND generation = ?", restored)
         self._checksums.remove("deletions", restored)
-        self._deleted = array("q", sorted(set(self._deleted).difference(replaced)))
+        self._deleted = array("q", sorted(set(self._deleted).difference(replaced, own)))
         self._ids.undo(first, replaced)
         self.mark_deleted(range(first, end))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.datasets import RawLines
+from vizsla.datasets import RawLines, Skipped
 from vizsla.datasets.passages import Splitter, document_of
 from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError, VizslaError, kind_of
@@ -38,8 +38,7 @@ from vizsla.models import (
     warn_of_language,
 )
 from vizsla.plain_data import parse_json
-from vizsla.runs import Document, Origin
-from vizsla.runs.documents import refusal
+from vizsla.runs import Document
 
 BUFFER_SHARE = 0.25  # of the memory, for rows; writing them as a segment needs the same again
 TERMS_SHARE = 0.35
@@ -53,6 +52,10 @@ class Added:
     documents: int = 0
     replaced: int = 0
     empty: list[Document] = field(default_factory=list)
+    repeated: int = 0
+    """How many documents were left out because a later one of the same call has the same id."""
+    skipped: Skipped = field(default_factory=Skipped)
+    """What was left out because it cannot be added, with `skip_bad`."""
 
 
 class WriteTransaction:
@@ -133,8 +136,10 @@ class WriteTransaction:
         self._terms = TermNumbers(self._path, self._db, meta, self._checksums, self._opened.terms)
         self._buffer = Buffer(self.model, self._terms, self._vector_index.store)
 
-    def add(self, documents: Iterable[Document | RawLines], workers: int | None = None) -> Added:
-        """Add documents; one replaces an earlier one with the same id, but an id twice in one call is refused.
+    def add(
+        self, documents: Iterable[Document | RawLines], workers: int | None = None, *, skip_bad: bool = False
+    ) -> Added:
+        """Add documents; one replaces an earlier one with the same id.
 
         An error in the documents, or in reading them, undoes this call only.
         """
@@ -142,7 +147,9 @@ class WriteTransaction:
         if self._sample_size:
             documents = self._sampled(documents)
         description, folder = self._meta["model"], self._path / "model"
-        analysis = Analysis(self.model, description, folder, self._splitter, self._rows.store_texts, self.terms_bytes)
+        analysis = Analysis(
+            self.model, description, folder, self._splitter, self._rows.store_texts, self.terms_bytes, skip_bad
+        )
         return self._add(analysis.run(documents, workers), sampled)
 
     @property
@@ -214,20 +221,26 @@ class WriteTransaction:
             yield item
 
     def _store(self, batch: AnalysedBatch, first: int, added: Added, replaced: array[int]) -> None:
-        old = self._replaced(batch, first)
+        old = self._rows.find(batch.ids)
         self._buffer.check(batch)
         if not self._buffer.has_room_for(batch):
             self._flush()
         with self._storing():
-            numbers = [number for _, number in old]
-            self._rows.mark_deleted(numbers)
-            replaced.extend(numbers)
+            if old:
+                self._rows.mark_deleted([number for _, number in old])
+                replaced.extend(number for _, number in old if number < first)
             self._rows.insert(self._next_number, batch.stored)
             counts = self._buffer.append(batch)
             self._next_number += len(batch.stored)
         self._uncommitted += sum(len(metadata or "") + len(fields or "") for _, metadata, fields in batch.stored)
-        added.replaced += len({doc_id for doc_id, _ in old})
-        added.documents += len(batch.ids)
+        repeated = 0
+        if old:
+            repeated = len({doc_id for doc_id, number in old if number >= first})
+            added.replaced += len({doc_id for doc_id, number in old if number < first})
+        added.repeated += batch.repeated + repeated
+        added.documents += len(batch.ids) - repeated
+        if batch.skipped is not None:
+            added.skipped.merge(batch.skipped)
         added.empty += self._empty(batch, counts)
 
     def _empty(self, batch: AnalysedBatch, counts: np.ndarray) -> list[Document]:
@@ -238,20 +251,6 @@ class WriteTransaction:
         findable = {owners[i] for i in np.flatnonzero(counts).tolist()}
         documents = zip(batch.ids, batch.origins, strict=True)
         return [Document(doc_id, {}, origin) for doc_id, origin in documents if doc_id not in findable]
-
-    def _replaced(self, batch: AnalysedBatch, first: int) -> list[tuple[str, int]]:
-        """Ids and numbers of the documents that a batch replaces; documents of the same call cannot be replaced."""
-        if len(set(batch.ids)) < len(batch.ids):
-            seen: set[str] = set()
-            for doc_id, origin in zip(batch.ids, batch.origins, strict=True):
-                if doc_id in seen:
-                    raise _repeated(doc_id, origin)
-                seen.add(doc_id)
-        old = self._rows.find(batch.ids)
-        for doc_id, number in old:
-            if number >= first:
-                raise _repeated(doc_id, batch.origins[batch.ids.index(doc_id)])
-        return old
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete documents and return how many of the ids existed."""
@@ -405,7 +404,3 @@ def _no_queries(model: Model) -> VizslaError:
         f"{model.name} reads generated queries, and no document has the field {QUERIES!r}; write it with "
         "vizsla queries generate"
     )
-
-
-def _repeated(doc_id: str, origin: Origin | None) -> VizslaError:
-    return refusal(f"the id {doc_id!r} appears a second time; every document needs its own", origin)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
-from vizsla.datasets import RawLines, Splitter, documents_from
+from vizsla.datasets import RawLines, Skipped, Splitter, documents_from
 from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError, kind_of
 from vizsla.index.storage import database, forking
@@ -117,10 +117,18 @@ class Writer:
         """Whether the writer has not been closed."""
         return not self._closed
 
-    def add(self, documents: Iterable[Document | Mapping[str, Any] | RawLines], *, workers: int | None = None) -> Added:
+    def add(
+        self,
+        documents: Iterable[Document | Mapping[str, Any] | RawLines],
+        *,
+        workers: int | None = None,
+        skip_bad: bool = False,
+    ) -> Added:
         """Add documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
 
-        A document replaces an earlier one with the same id; an id twice in one call is refused. A call that fails adds
+        A document replaces an earlier one with the same id; of several in one call the last is kept, and `repeated`
+        counts the others. One with a text and no id gets a hash of its content as id. `skip_bad`: leave out what cannot
+        be added, and list it in `skipped`; otherwise the first such document is an error. A call that fails adds
         nothing, and the changes of earlier calls stay. If storing fails, as on a full disk, all pending changes are
         discarded, and `commit` raises an error until you call `rollback`.
 
@@ -130,7 +138,14 @@ class Writer:
         """
         if workers is not None:
             workers = check_count(workers, "workers, the number of threads or processes,")
-        return self._change(lambda transaction: transaction.add(documents_from(documents), workers))
+        skipped = Skipped() if skip_bad else None
+        added = self._change(
+            lambda transaction: transaction.add(documents_from(documents, skipped), workers, skip_bad=skip_bad)
+        )
+        if skipped is not None:
+            skipped.merge(added.skipped)
+            added.skipped = skipped
+        return added
 
     def add_analysed(self, batches: Callable[[int], Iterable[AnalysedBatch]]) -> Added:
         """Add documents that were analysed for the model of this index elsewhere; else as `add`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -30,17 +31,23 @@ _LINES = {"requestBody": {"content": {"application/x-ndjson": {"schema": {"type"
 
 
 @router.post("/v1/{index}/documents", response_model=None, responses=documented(WriteAnswer), openapi_extra=_LINES)
-async def add(request: Request, service: InService, hosted: InIndex, commit: bool = True) -> Response:
+async def add(
+    request: Request, service: InService, hosted: InIndex, commit: bool = True, skip_bad: bool = False
+) -> Response:
     """Add documents, or replace those with the same ids. The body is JSON lines, each with `id` and `text`.
 
-    With `commit=false` they are staged on disk for a later commit. Otherwise they are committed, after all staged ones.
+    With `skip_bad=true` lines that hold no document are left out and listed in `skipped`; otherwise the first of them
+    is an error and nothing is added. With `commit=false` they are staged on disk for a later commit. Otherwise they are
+    committed, after all staged ones.
     """
     staging, limits = service.staging(hosted), service.settings.limits
     with staging.incoming() as file:
         await _receive(request, service, file)
         if commit:
-            return answer(await service.write(writes.commit, hosted, staging, limits, Path(file.name)))
-        counts = await service.read(writes.stage_documents, file, hosted, staging, limits)
+            call = partial(writes.commit, skip_bad=skip_bad)
+            return answer(await service.write(call, hosted, staging, limits, Path(file.name)))
+        stage = partial(writes.stage_documents, skip_bad=skip_bad)
+        counts = await service.read(stage, file, hosted, staging, limits)
     return answer({"index": hosted.name, **counts, "generation": hosted.generation, "committed": False})
 
 

@@ -1,0 +1,202 @@
+"""Reading files of foreign formats in another process, with limits of time and memory.
+
+A library that parses PDF is large and written in C++: a file that was made to do harm, or is only damaged, may crash
+it, keep it busy for ever or take all memory. Then the process is replaced, the file is refused in one sentence, and the
+next one is read. The process writes no files, has one file at a time and answers in JSON, so it cannot make its parent
+run code.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from vizsla.datasets.extracted import Extracted
+from vizsla.datasets.files import InputFile
+from vizsla.errors import InputError, MissingPackageError, NoTextError, VizslaError
+
+if TYPE_CHECKING:
+    from vizsla.datasets.source_format import Limits
+
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from vizsla.datasets.reader_process import serve; serve()"
+)
+LENGTH = 8
+"""The bytes before a message that hold its length."""
+_MARGIN = 64_000_000  # bytes of a message besides the text: the outline, escapes
+_POLL = 0.1
+_STARTING = 60.0  # seconds that the process may take to start, beside the time for a document
+
+
+class ConfinedReader:
+    """A process that reads files, one after the other; it is started when it is needed, and replaced when it fails.
+
+    Use it as a context manager, or call `close`. One thread at a time may read.
+    """
+
+    def __init__(self) -> None:
+        self._process: _Process | None = None
+
+    def read(self, format: str, file: InputFile, limits: Limits) -> Iterator[Extracted]:
+        """The text of a file; a file that cannot be read within the limits is refused in one sentence."""
+        count = 0
+        while True:
+            process = self._process = self._process or _Process(limits)
+            fresh, ended = process.files == 0, False
+            try:
+                for message in process.ask(format, file):
+                    count += 1
+                    yield _extracted(message, file)
+                ended = True
+                return
+            except _Failed as e:
+                # What it has read before may be the cause, so a process of its own decides.
+                if fresh or e.is_late or count:
+                    raise file.refusal(e.problem) from None
+            except InputError:
+                ended = process.is_idle
+                raise
+            finally:
+                if not ended:
+                    self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.end()
+
+    def __enter__(self) -> ConfinedReader:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def _extracted(message: dict[str, Any], file: InputFile) -> Extracted:
+    try:
+        return Extracted.from_message(message)
+    except ValueError as e:
+        raise file.refusal(f"its reader gave something else than a text ({e})") from None
+
+
+class _Failed(Exception):
+    """The process has ended, or does not answer; `is_late`: it took too long."""
+
+    def __init__(self, problem: str, *, is_late: bool = False) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.is_late = is_late
+
+
+class _Process:
+    """A running process, and the alarm that kills it when it takes too long."""
+
+    def __init__(self, limits: Limits) -> None:
+        if not sys.executable:
+            raise VizslaError("reading this kind of file needs a Python that can start itself; sys.executable is empty")
+        command = [sys.executable, "-I", "-c", _START, json.dumps(sys.path)]
+        try:
+            self._popen = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        except OSError as e:
+            raise VizslaError(f"a process that reads files cannot be started ({e.strerror})") from None
+        self._limits = limits
+        self.files = 0
+        """How many files it has read to the end."""
+        self.is_idle = True
+        """Whether it waits for a file."""
+        self._deadline = float("inf")
+        self._is_late = False
+        self._ended = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_POLL):
+            if time.monotonic() > self._deadline:
+                self._is_late = True
+                self._popen.kill()
+                return
+
+    def ask(self, format: str, file: InputFile) -> Iterator[dict[str, Any]]:
+        """The documents of a file, as messages."""
+        limits = self._limits
+        request = {
+            "format": format, "path": str(file.path), "name": file.name, "max_document": file.max_document,
+            "remedy": file.remedy, "memory": limits.bytes, "seconds": limits.time, "pages": limits.pages,
+            "ocr": limits.ocr,
+        }  # fmt: skip
+        assert self._popen.stdin is not None
+        self.is_idle = False
+        try:
+            self._popen.stdin.write(json.dumps(request).encode() + b"\n")
+            self._popen.stdin.flush()
+        except OSError:
+            raise self._failure() from None
+        while True:
+            message = self._message(2 * file.max_document + _MARGIN)
+            if "document" in message:
+                yield message["document"]
+                continue
+            self.is_idle = True
+            self.files += 1
+            if "refusal" in message:
+                kinds = {"text": NoTextError, "package": MissingPackageError}
+                kind = kinds.get(str(message.get("kind")), InputError)
+                if kind is MissingPackageError:
+                    raise MissingPackageError(str(message["refusal"]))
+                raise kind(str(message["refusal"]), file=file.name, line=message.get("line"))
+            return
+
+    def _message(self, most: int) -> dict[str, Any]:
+        self._deadline = time.monotonic() + self._limits.time + (0 if self.files else _STARTING)
+        assert self._popen.stdout is not None
+        head = self._popen.stdout.read(LENGTH)
+        length = int.from_bytes(head, "little")
+        data = self._popen.stdout.read(length) if len(head) == LENGTH and length <= most else b""
+        self._deadline = float("inf")
+        if len(head) < LENGTH or len(data) < length <= most:
+            raise self._failure()
+        try:
+            if length > most:
+                raise ValueError
+            message = json.loads(data)
+            if not isinstance(message, dict) or not message.keys() & {"document", "refusal", "end"}:
+                raise ValueError
+        except (ValueError, RecursionError):
+            raise _Failed("its reader gave an answer that cannot be read") from None
+        return message
+
+    def _failure(self) -> _Failed:
+        """Why there is no answer."""
+        with suppress(subprocess.TimeoutExpired):
+            self._popen.wait(5)
+        if self._is_late:
+            return _Failed(f"reading this file takes more than {self._limits.time:g} seconds", is_late=True)
+        code = self._popen.poll()
+        if code is None:
+            return _Failed("its reader has closed its output")
+        how = f"exit code {code}"
+        if code < 0:
+            with suppress(ValueError):
+                how = signal.Signals(-code).name
+        return _Failed(f"this file made its reader crash ({how}); it is damaged, or takes too much memory")
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        self._ended.set()
+        self._popen.kill()
+        self._popen.wait()
+        for stream in (self._popen.stdin, self._popen.stdout):
+            assert stream is not None
+            with suppress(OSError):
+                stream.close()
