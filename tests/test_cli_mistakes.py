@@ -118,7 +118,7 @@ def test_finding_nothing_says_why(cli: Cli, index: Path) -> None:
 
 
 def test_a_mistake_of_ours_is_no_finding(cli: Cli, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise RuntimeError("oh \x1b[31m no")
 
     monkeypatch.setattr("vizsla.index.Index.search", broken)

@@ -55,6 +55,7 @@ def parameters(folder: Path) -> dict[str, np.ndarray]:
     return {name: np.asarray(values, np.float64) for name, values in read_weights(model.network.folder).items()}
 
 
+@pytest.mark.slow
 def test_from_documents_to_the_mean_of_seeds(
     cli: Cli, documents: Path, judged: Path, start: Path, tmp_path: Path
 ) -> None:
