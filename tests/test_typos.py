@@ -324,6 +324,13 @@ def test_the_last_word_may_be_half_typed(tmp_path: Path) -> None:
         assert (hits.corrected, hits.ids[0]) == ("information retri", "0")
 
 
+def test_marks_belong_to_a_half_typed_word(tmp_path: Path) -> None:
+    with filled(tmp_path / "i", ["पुस्तकालय में", "किताबें और पुस्तकें", "cafe\u0301teria"], "bm25(analyzer=standard)") as index:
+        for typed, ids in (("और पुस्त", ["1", "0"]), ("किता", ["1"]), ("cafe\u0301", ["2"]), ("कि\n", [])):
+            assert index.search(typed, syntax="typing").ids == ids, typed
+        assert index.search("a" * 200_000 + " ", syntax="typing") == [], "in linear time"
+
+
 def test_half_typed_words_are_those_with_the_prefix(tmp_path: Path) -> None:
     dice = random.Random(3)
     texts = [[random_word(dice) for _ in range(4)] for _ in range(12)]
