@@ -268,6 +268,19 @@ def test_long_queries_take_bounded_work(tmp_path: Path) -> None:
             index._searcher.speller.corrected("retreival")
 
 
+def test_a_thread_that_forgets_corrections_disturbs_no_other(tmp_path: Path) -> None:
+    class Forgotten(dict[str, str | None]):
+        def __contains__(self, word: object) -> bool:
+            speller._known = {}  # as another thread does when there are too many
+            return super().__contains__(word)
+
+    with filled(tmp_path / "i") as index:
+        speller = index._searcher.speller
+        for _ in range(2):
+            speller._known = Forgotten(speller._known)
+            assert speller.corrected("retreival") == "retrieval"
+
+
 # Models and languages
 
 

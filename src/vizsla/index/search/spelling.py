@@ -125,12 +125,14 @@ class Speller:
         """The word of the collection that a word in lower case was meant to be."""
         if not SHORTEST <= len(word) <= LONGEST:
             return None
-        if word not in self._known:
-            found = self._find(word)
-            if len(self._known) >= _MAX_CACHED:
-                self._known = {}
-            self._known[word] = found
-        return self._known[word]
+        known = self._known  # other threads may begin a new one
+        if word in known:
+            return known[word]
+        found = self._find(word)
+        if len(known) >= _MAX_CACHED:
+            self._known = known = {}
+        known[word] = found
+        return found
 
     def _find(self, word: str) -> str | None:
         documents = self._documents_of(word)
