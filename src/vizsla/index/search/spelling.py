@@ -21,7 +21,7 @@ from vizsla.engine import WordList
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import SparsePart
 from vizsla.index.search.term_words import TermWords, cuts_words, most_frequent
-from vizsla.models import BM25, ExpandedBM25
+from vizsla.models import BM25, ExpandedBM25, Synonyms
 from vizsla.runs.query_language import LUCENE, Word, parse_query
 
 SHORTEST, LONGEST = 4, 40
@@ -52,6 +52,10 @@ class TypedWord(NamedTuple):
     end: int
     text: str
 
+    def is_in(self, place: tuple[int, int]) -> bool:
+        """Whether the word has characters between two places."""
+        return self.start < place[1] and place[0] < self.end
+
 
 class _Candidate(NamedTuple):
     """A word that may be meant, and how likely, in documents."""
@@ -69,22 +73,24 @@ class Speller:
         self._parts = [_Part(snapshot, part) for part in parts if _counts_words(part) and not cuts_words(part)]
         self._known: dict[str, str | None] = {}
 
-    def corrected(self, query: str, syntax: str | None = None) -> str | None:
+    def corrected(self, query: str, syntax: str | None = None, parts: Sequence[SparsePart] = ()) -> str | None:
         """A query with its misspelt words replaced; None if all are known, or nothing is near to them.
 
         In a query language plain words alone are looked at: no phrases, fields, prefixes and fuzzy words, and nothing
-        that is excluded.
+        that is excluded. `parts`: of the model that searches; words that these have synonyms for stay.
         """
         if not self._parts or len(query) > MAX_CHARACTERS:
             return None
         with self._snapshot.naming_damage():
-            words = list(islice(typed_words(query, syntax), MAX_WORDS))
+            kept = list(_places_with_synonyms(query, parts))
+            typed = (word for word in typed_words(query, syntax) if not any(map(word.is_in, kept)))
+            words = list(islice(typed, MAX_WORDS))
             replaced = self._replaced(words, query, may_cut=syntax != LUCENE)
-        parts, at = [], 0
+        pieces, at = [], 0
         for word, text in replaced:
-            parts += [query[at : word.start], text]
+            pieces += [query[at : word.start], text]
             at = word.end
-        return "".join([*parts, query[at:]]) if replaced else None
+        return "".join([*pieces, query[at:]]) if replaced else None
 
     def _replaced(self, words: Sequence[TypedWord], query: str, *, may_cut: bool) -> list[tuple[TypedWord, str]]:
         """The misspelt words and what replaces them.
@@ -265,6 +271,13 @@ class _Part:
 def _counts_words(part: SparsePart) -> bool:
     component = part.component
     return isinstance(component.bm25 if isinstance(component, ExpandedBM25) else component, BM25)
+
+
+def _places_with_synonyms(query: str, parts: Sequence[SparsePart]) -> Iterator[tuple[int, int]]:
+    """Where words begin and end that a model has synonyms for."""
+    for component in (part.component for part in parts):
+        if isinstance(component, ExpandedBM25) and isinstance(component.expander, Synonyms):
+            yield from component.expander.places(query, component.bm25)
 
 
 def _likeness(typed: str, words: Sequence[str]) -> float:
