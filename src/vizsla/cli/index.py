@@ -180,12 +180,12 @@ def add(
 
     All documents are added, or none if one of them cannot be read.
     """
-    from vizsla.models import detect_model, mismatch
+    from vizsla.models import mismatch
 
     with open_writable(index, console.parse_size(memory)) as opened:
         found = reading.find(sources, opened.model.fields)
-        detected = detect_model(document.content for source in found for document in source.sample())
-        if foreign := mismatch(opened.model, detected):
+        sample = (document.content for source in found for document in source.sample())
+        if foreign := mismatch(opened.model, sample):
             console.remark(foreign)
         started = time.perf_counter()
         documents = read_with_progress(found, "Adding", raw=passes_lines(opened.model, workers))

@@ -21,7 +21,7 @@ from vizsla.engine import WordList
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import SparsePart
 from vizsla.index.search.term_words import TermWords, cuts_words, most_frequent
-from vizsla.models import BM25, ExpandedBM25, Synonyms
+from vizsla.models import ExpandedBM25, Synonyms, bm25_of
 from vizsla.runs.query_language import LUCENE, Word, parse_query
 
 SHORTEST, LONGEST = 4, 40
@@ -70,7 +70,9 @@ class Speller:
     def __init__(self, snapshot: Snapshot, parts: Sequence[SparsePart]) -> None:
         """`parts`: of the index's own model. Those that count whole words correct."""
         self._snapshot = snapshot
-        self._parts = [_Part(snapshot, part) for part in parts if _counts_words(part) and not cuts_words(part)]
+        self._parts = [
+            _Part(snapshot, part) for part in parts if bm25_of(part.component) is not None and not cuts_words(part)
+        ]
         self._known: dict[str, str | None] = {}
 
     def corrected(self, query: str, syntax: str | None = None, parts: Sequence[SparsePart] = ()) -> str | None:
@@ -266,11 +268,6 @@ class _Part:
             if found := _within(word, words, 2):
                 return _Candidate(float(frequencies[i]), most_frequent(found))
         return None
-
-
-def _counts_words(part: SparsePart) -> bool:
-    component = part.component
-    return isinstance(component.bm25 if isinstance(component, ExpandedBM25) else component, BM25)
 
 
 def _places_with_synonyms(query: str, parts: Sequence[SparsePart]) -> Iterator[tuple[int, int]]:
