@@ -120,6 +120,9 @@ def _model_of_language(language: str, sources: list[Source]) -> Model:
     detected = detect_model(document.content for source in sources for document in source.sample())
     if detected.remark:
         console.remark(detected.remark)
+    formats = [part.format for source in sources for part in source.parts]
+    if 2 * formats.count("code") > len(formats):
+        console.remark('most of these files are source code; --model "bm25(analyzer=code)" finds names by their parts')
     return detected.model
 
 
