@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import vizsla
 from conftest import Cli
 from vizsla import BM25, DenseComponent, Index, Model, VizslaError, parse_model
+from vizsla.datasets import Source
 from vizsla.models import AutoWeightedSum, Fields, Part, auto
 from vizsla.models.auto_weighted import DEFAULT_DENSE_WEIGHT
 
@@ -296,3 +298,21 @@ def test_lexical_models_become_equally_strong(documents: list[dict[str, str]]) -
     named = parse_model("auto(bm25, bm25(k1=2.0, namespace=other))").fit(documents)
     assert weights_of(two) == weights_of(named)
     assert [part.component.query_norm for part in named.parts] == [0, 0]  # type: ignore[attr-defined]
+
+
+def test_documents_that_are_left_out_tell_no_weights(tmp_path: Path) -> None:
+    documents = [{"id": str(i), "text": " ".join(WORDS[i : i + 9])} for i in range(40)]
+    bad = [{"id": "number", "text": 7}, {"id": "object", "text": {"a": 1}}]
+    file = tmp_path / "corpus.jsonl"
+    file.write_text("no JSON\n" + "".join(json.dumps(d) + "\n" for d in [*bad, *documents]))
+    lines = Source.find(file).raw_lines()
+    assert lines is not None
+    weights = []
+    for name, some, left_out in (("clean", documents, 0), ("mixed", [*bad, *documents], 2), ("lines", lines, 3)):
+        with Index.create(tmp_path / name, auto(BM25(), Hashed())) as index:
+            added = index.add(some, skip_bad=True)
+            index.commit()
+            weights.append([part.weight for part in index.model.parts])
+            assert (added.documents, added.skipped.count) == (40, left_out)
+    assert weights[1:] == weights[:1] * 2
+    assert weights[0][1] != 1

@@ -10,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vizsla
-from vizsla import Analyzer
+from conftest import Cli
+from vizsla import Analyzer, Index
+from vizsla.datasets.formats.code import LANGUAGES
+from vizsla.models import detect_model
 
 CODE = Analyzer.parse("code")
 
@@ -80,3 +83,26 @@ def test_code_is_found_by_names_parts_and_phrases(tmp_path: Path, positions: boo
     assert set(opened.search("fetchus*", syntax="lucene").ids) == {"js", "py"}
     snippet = index.highlighter("user").snippet(index.get("js"))  # type: ignore[arg-type]
     assert [snippet.text[a:z] for a, z in snippet.matches] == ["User"]
+
+
+def test_files_of_source_code_are_told_of_the_analyzer(tmp_path: Path, cli: Cli) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("The notes of the code.")
+    (folder / "a.py").write_text("def fetchUserData(): ...")
+    assert "analyzer=code" not in cli("index", folder, "-o", tmp_path / "half")[2]
+    (folder / "b.py").write_text("class HTTPServer: ...")
+    code, _, said = cli("index", folder, "-o", tmp_path / "text")
+    assert code == 0
+    assert '--model "bm25(analyzer=code)"' in said
+    assert "analyzer=code" not in cli("index", folder, "-o", tmp_path / "code", "-m", "bm25(analyzer=code)")[2]
+    for name, ids in (("text", []), ("code", ["a.py"])):
+        with Index.open(tmp_path / name) as index:
+            assert index.search("user_data").ids == ids
+            assert index.search("notes", filter='language = "python"').ids == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_language_of_source_code_is_none_that_people_speak(language: str) -> None:
+    text = "Der Hund und die Katze sind nicht im Garten, sondern auf der Straße vor den alten Häusern."
+    assert detect_model([{"text": text, "language": language}] * 3).languages[0].code == "de"

@@ -7,6 +7,8 @@ import io
 import json
 import os
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ import pytest
 import made_documents as made
 from conftest import Cli
 from vizsla import Index
-from vizsla.datasets import Outline, Source
+from vizsla.datasets import Extracted, Limits, Outline, Source
+from vizsla.datasets.files import InputFile
 from vizsla.errors import InputError, MissingPackageError, NoTextError
 
 
@@ -208,6 +211,32 @@ def test_files_without_text_are_named_and_do_not_stop_a_folder(tmp_path: Path, c
     assert "left out in all: 5\n" in said
     with pytest.raises(NoTextError, match="this book is encrypted"):  # as the only source it is an error
         list(Source.find(folder / "locked.epub").documents())
+
+
+def test_a_sample_reads_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = "".join(f"From a@b\nSubject: No {n}\n\nDogs\n\n" for n in range(300))
+    (tmp_path / "all.mbox").write_text(messages)
+    assert len(list(Source.find(tmp_path / "all.mbox").sample())) == 100
+    for n in range(47):
+        (tmp_path / f"{n}.txt").write_text("dogs")
+    assert len([d for d in Source.find(tmp_path).sample() if d.id.endswith(".txt")]) <= 24
+    recognised = []
+
+    def read(reader: object, format: str, file: InputFile, limits: Limits) -> Iterator[Extracted]:  # noqa: ARG001
+        if not limits.ocr:
+            raise NoTextError("only pictures", file=file.name)
+        recognised.append(file.path.name)
+        yield Extracted("dogs")
+
+    monkeypatch.setattr("vizsla.datasets.sources.ConfinedReader.read", read)
+    (tmp_path / "all.mbox").unlink()
+    (tmp_path / "scans").mkdir()
+    for n in range(3):
+        (tmp_path / "scans" / f"{n}.pdf").touch()
+    for folder, read_in in ((tmp_path, []), (tmp_path / "scans", ["0.pdf"])):
+        source = replace(Source.find(folder), limits=Limits(ocr=True))
+        assert list(source.sample())
+        assert recognised == read_in
 
 
 def test_a_folder_of_everything(tmp_path: Path, cli: Cli) -> None:

@@ -310,6 +310,10 @@ def test_the_command_line_says_what_it_found(tmp_path: Path, cli: Cli) -> None:
     code, _, said = cli("add", tmp_path / "index", source)
     assert code == 0
     assert "Russian documents are added to an index of German" in said
+    (tmp_path / "synonyms.txt").write_text("Hund, Köter\n")
+    german = f"bm25-synonyms(analyzer=german, file={tmp_path / 'synonyms.txt'})"
+    vizsla.Index.create(tmp_path / "synonyms", german).close()
+    assert "Russian documents are added to an index of German" in cli("add", tmp_path / "synonyms", source)[2]
     code, _, said = cli("index", source, "-o", tmp_path / "other", "--language", "ru", "-m", "bm25")
     assert code == 2
     assert "not both" in said

@@ -334,6 +334,22 @@ def test_in_a_sum_and_in_several_languages(tmp_path: Path) -> None:
     assert vizsla.open(tmp_path / "stored").search("car").ids == ["de"]
 
 
+def test_words_with_synonyms_are_not_corrected(tmp_path: Path) -> None:
+    file = tmp_path / "words.txt"
+    file.write_text("kittem => kitten\nhoond dogg => hound\n")
+    with Index.create(tmp_path / "i") as index:
+        index.add([{"id": str(i), "text": "the kittens, the dogs and the hound"} for i in range(3)])
+        index.commit()
+        assert index.search("kittem", typos="suggest").did_you_mean == "kittens"
+        known = index.with_model(with_expansion(index.model, Synonyms.read(file)))
+        for syntax in (None, "lucene", "typing"):
+            for typed, meant in (("Kittem hoond", "Kittem hound"), ("hoond dogg, hoond", "hoond dogg, hound")):
+                said = known.search(f"{typed} a", typos="suggest", syntax=syntax).did_you_mean
+                assert said == f"{meant} a"
+        hits = known.search("kittem", typos="on")
+        assert (hits.corrected, len(hits)) == (None, 3)
+
+
 def test_the_command_line_takes_a_file(plain: Index, cars: Path, cli: Cli) -> None:
     code, out, _ = cli("search", plain.path, "teh", "--expand", cars, "--json")
     assert code == 0

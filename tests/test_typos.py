@@ -268,6 +268,19 @@ def test_long_queries_take_bounded_work(tmp_path: Path) -> None:
             index._searcher.speller.corrected("retreival")
 
 
+def test_a_thread_that_forgets_corrections_disturbs_no_other(tmp_path: Path) -> None:
+    class Forgotten(dict[str, str | None]):
+        def __contains__(self, word: object) -> bool:
+            speller._known = {}  # as another thread does when there are too many
+            return super().__contains__(word)
+
+    with filled(tmp_path / "i") as index:
+        speller = index._searcher.speller
+        for _ in range(2):
+            speller._known = Forgotten(speller._known)
+            assert speller.corrected("retreival") == "retrieval"
+
+
 # Models and languages
 
 
@@ -322,6 +335,13 @@ def test_the_last_word_may_be_half_typed(tmp_path: Path) -> None:
         assert shown.matches
         hits = index.search("infromation retri", syntax="typing", typos="on")
         assert (hits.corrected, hits.ids[0]) == ("information retri", "0")
+
+
+def test_marks_belong_to_a_half_typed_word(tmp_path: Path) -> None:
+    with filled(tmp_path / "i", ["पुस्तकालय में", "किताबें और पुस्तकें", "cafe\u0301teria"], "bm25(analyzer=standard)") as index:
+        for typed, ids in (("और पुस्त", ["1", "0"]), ("किता", ["1"]), ("cafe\u0301", ["2"]), ("कि\n", [])):
+            assert index.search(typed, syntax="typing").ids == ids, typed
+        assert index.search("a" * 200_000 + " ", syntax="typing") == [], "in linear time"
 
 
 def test_half_typed_words_are_those_with_the_prefix(tmp_path: Path) -> None:

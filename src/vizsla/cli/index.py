@@ -120,6 +120,9 @@ def _model_of_language(language: str, sources: list[Source]) -> Model:
     detected = detect_model(document.content for source in sources for document in source.sample())
     if detected.remark:
         console.remark(detected.remark)
+    formats = [part.format for source in sources for part in source.parts]
+    if 2 * formats.count("code") > len(formats):
+        console.remark('most of these files are source code; --model "bm25(analyzer=code)" finds names by their parts')
     return detected.model
 
 
@@ -180,12 +183,12 @@ def add(
 
     All documents are added, or none if one of them cannot be read.
     """
-    from vizsla.models import detect_model, mismatch
+    from vizsla.models import mismatch
 
     with open_writable(index, console.parse_size(memory)) as opened:
         found = reading.find(sources, opened.model.fields)
-        detected = detect_model(document.content for source in found for document in source.sample())
-        if foreign := mismatch(opened.model, detected):
+        sample = (document.content for source in found for document in source.sample())
+        if foreign := mismatch(opened.model, sample):
             console.remark(foreign)
         started = time.perf_counter()
         documents = read_with_progress(found, "Adding", raw=passes_lines(opened.model, workers))

@@ -141,11 +141,12 @@ class Source:
             yield document
         self._check_empty(count)
 
-    def _read(self, parts: Iterable[Part], progress: Progress = None) -> Iterator[Document]:
+    def _read(self, parts: Iterable[Part], progress: Progress = None, *, most: int | None = None) -> Iterator[Document]:
+        """The documents of some files, at most some of each."""
         before = 0
         with ConfinedReader() as confined:
             for part in parts:
-                yield from self._documents(part, _offset(progress, before), confined)
+                yield from islice(self._documents(part, _offset(progress, before), confined), most)
                 before += _size(part)
                 if progress is not None:
                     progress(before)
@@ -211,12 +212,18 @@ class Source:
     def sample(self, first: int = 100, places: int = 100) -> Iterator[Document]:
         """Some documents: the first, and of plain files of JSON lines one at each of some places, evenly spread.
 
-        Lines that hold no document are left out; whoever reads all documents refuses them.
+        Of files that are documents, such as PDF, some are read; characters are recognised in one of them at most, if no
+        other has a text. Lines that hold no document are left out; whoever reads all documents refuses them.
         """
         records = [part for part in self.parts if not _is_document(part)]
         yield from islice(self._read(records), first)
-        files = [part for part in self.parts if _is_document(part)]
-        yield from self._read(files[:: max(len(files) // _SAMPLED_FILES, 1)])
+        files, found = [part for part in self.parts if _is_document(part)], False
+        quick = replace(self, limits=replace(self.limits, ocr=False), skip_bad=True, skipped=Skipped())
+        for document in quick._read(files[:: -(-len(files) // _SAMPLED_FILES) or 1], most=first):
+            found = True
+            yield document
+        if self.limits.ocr and not found:
+            yield from self._read(files[:1], most=first)
         for part in records:
             path = part.file.path
             if part.format != "jsonl" or path.suffix.lower() not in endings_of(SOURCES["jsonl"]):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ExpandedBM25,
         QueryExpander,
         SequenceEncoder,
+        bm25_of,
         parse_expander,
         with_expansion,
     )
@@ -116,6 +117,7 @@ _HOMES = {
     "TokenDocuments": "components",
     "TokenMatchComponent": "components",
     "as_text": "fields",
+    "bm25_of": "bm25",
     "auto": "auto_weighted",
     "average_length": "statistics",
     "check_model": "expressions",
@@ -190,6 +192,7 @@ __all__ = [
     "as_text",
     "auto",
     "average_length",
+    "bm25_of",
     "check_model",
     "count_statistics",
     "detect_model",

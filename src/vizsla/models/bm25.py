@@ -28,7 +28,7 @@ from vizsla.models.components import (
     shortened,
 )
 from vizsla.models.fields import Fields, as_text, check_fields, field_text
-from vizsla.models.model import MODELS, Model, Part, Sum, component_from
+from vizsla.models.model import MODELS, Component, Model, Part, Sum, component_from
 from vizsla.models.statistics import Statistics, average_length, check_scheme, decoded_lengths, encode_lengths
 from vizsla.spec import Registry, options_of, with_defaults
 from vizsla.text import Analyzer, Lexicon, Token
@@ -413,6 +413,16 @@ def parse_expander(text: str) -> QueryExpander:
     if os.path.isfile(text) or text.endswith(".txt"):
         return EXPANDERS["synonyms"].make(file=text)
     return EXPANDERS["augmenter"].make(network=text)
+
+
+def bm25_of(component: Component) -> BM25 | None:
+    """The BM25 of a part of a model, with or without query expansion; None for other parts.
+
+    >>> bm25_of(BM25(k1=2.0)).k1
+    2.0
+    """
+    bm25 = component.bm25 if isinstance(component, ExpandedBM25) else component
+    return bm25 if isinstance(bm25, BM25) else None
 
 
 def with_expansion(model: Model, expander: QueryExpander) -> Model:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from vizsla.described import fields_from_data
 from vizsla.errors import LanguageWarning, VizslaError
-from vizsla.models.bm25 import BM25, DocumentCounter, ExpandedBM25, multiplied
+from vizsla.models.bm25 import BM25, DocumentCounter, bm25_of, multiplied
 from vizsla.models.components import SearchContext, SparseDocumentEncoder, SparseDocuments
 from vizsla.models.fields import Fields, field_text
 from vizsla.models.model import MODELS, Component, Model, Sum
@@ -103,7 +103,7 @@ class LanguageBM25(BM25):
 
 def part_has(component: Component, document: Fields) -> bool:
     """Whether a part of a model reads a document: one for a language reads those of the language, others read all."""
-    words = component.bm25 if isinstance(component, ExpandedBM25) else component
+    words = bm25_of(component)
     return not isinstance(words, LanguageBM25) or words.has(document)
 
 
@@ -242,16 +242,22 @@ def languages_named(text: str) -> list[str]:
     return [parse_language(name).code for name in text.split(",")]
 
 
-def mismatch(model: Model, detected: DetectedModel) -> str:
-    """A line that says that documents are in a language other than those a model analyses; empty if they are not."""
-    words = [part.component for part in model.parts if isinstance(part.component, BM25)]
+def mismatch(model: Model, documents: Iterable[Fields]) -> str:
+    """A line that says that documents are in a language other than those a model analyses; empty if they are not.
+
+    Documents are looked at only where the model says which languages it analyses.
+    """
+    words = [bm25 for part in model.parts if (bm25 := bm25_of(part.component)) is not None]
     own = {component.language for component in words if isinstance(component, LanguageBM25)}
     analyzers = {component.text_analyzer for component in words}
     known_by = {code: {of.analyzer, f"lucene-{of.name}", f"snowball-{of.name}"} for code, of in LANGUAGES.items()}
     known_by |= {code: known_by[code] | {"cjk", "lucene-cjk"} for code in ("ja", "ko", "zh")}
     held = own or {code for code, names in known_by.items() if names & set(map(str, analyzers))}
+    if not held:
+        return ""
+    detected = detect_model(documents)
     foreign = [of for of in detected.languages if of.code not in held and detected.counts[of.code]]
-    if not held or not foreign:
+    if not foreign:
         return ""
     known = ", ".join(LANGUAGES[code].name.capitalize() for code in sorted(held - {OTHER}))
     found = f"{foreign[0].name.capitalize()} documents are added to an index of {known}"

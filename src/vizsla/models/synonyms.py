@@ -186,6 +186,16 @@ class Synonyms(QueryExpander):
         for chosen in product(*choices):
             yield _with_synonyms(terms, offsets, list(zip(matches, chosen, strict=True)))
 
+    def places(self, text: str, bm25: BM25) -> Iterator[tuple[int, int]]:
+        """Where words of a query begin and end that have synonyms.
+
+        >>> list(Synonyms(parse_synonyms(["car, motor car"])).places("cars of Paris", BM25()))
+        [(0, 4)]
+        """
+        tokens = bm25.tokens(text)
+        for match in self.matches([token.term for token in tokens], bm25.text_analyzer):
+            yield tokens[match.start].start, tokens[match.end - 1].end
+
     def reasons(self, text: str, bm25: BM25) -> dict[str, str]:
         tokens = bm25.tokens(text)
         terms = [token.term for token in tokens]

@@ -41,7 +41,6 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?|\.\d+")
 _WHOLE = re.compile(r"\d+(?!\.?\d)")
 _IN_QUOTES = re.compile(r'[^"\\]+')
 _IN_A_WORD = re.compile(r'[^()"^~*?:\[\]{}\\\s]+')
-_LAST_WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]*)*$")
 _SHOWN = 60  # characters of a query around the place of a mistake
 
 
@@ -181,10 +180,25 @@ def parse_query(text: str, syntax: str = LUCENE) -> Group:
 
 def _half_typed(text: str) -> Group:
     """Plain words, and the last one, unless something stands after it."""
-    last = _LAST_WORD.search(text)
-    at = len(text) if last is None else last.start()
-    leaves = [Word(text[:at], 0)] if text[:at].strip() or last is None else []
-    return Group(tuple(Clause(SHOULD, leaf) for leaf in [*leaves, *([] if last is None else [HalfTyped(last[0], at)])]))
+    at = _start_of_last_word(text)
+    leaves: list[Leaf] = [Word(text[:at], 0)] if text[:at].strip() or at == len(text) else []
+    if at < len(text):
+        leaves.append(HalfTyped(text[at:], at))
+    return Group(tuple(Clause(SHOULD, leaf) for leaf in leaves))
+
+
+def _start_of_last_word(text: str) -> int:
+    """Where the word begins that a text ends in; its end if it ends in no word.
+
+    >>> _start_of_last_word("big dogs'"), _start_of_last_word("dogs ")
+    (4, 5)
+    """
+    at = len(text)
+    while at and (text[at - 1] in "'\u2019" or unicodedata.category(text[at - 1])[0] in "LNM"):
+        at -= 1
+    while at < len(text) and not text[at].isalnum():  # a quote or an accent begins no word
+        at += 1
+    return at
 
 
 class _Parser:

@@ -246,7 +246,7 @@ class PartCounts:
 
 
 def count_parts(parts: PartSet, model: Model) -> PartCounts:
-    """Count the documents of all parts; an id that comes twice is refused, as an index refuses it."""
+    """Count the documents of all parts; an id that comes twice is refused, since all are written as they are."""
     rows = parts.batch_rows()
     _check_ids(parts, rows)
     counters = {c.namespace: _NamespaceCounter(c.namespace, isinstance(c, SparseComponent)) for _, c in model.parts}

@@ -21,7 +21,7 @@ from vizsla.engine import WordList
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import SparsePart
 from vizsla.index.search.term_words import TermWords, cuts_words, most_frequent
-from vizsla.models import BM25, ExpandedBM25
+from vizsla.models import ExpandedBM25, Synonyms, bm25_of
 from vizsla.runs.query_language import LUCENE, Word, parse_query
 
 SHORTEST, LONGEST = 4, 40
@@ -52,6 +52,10 @@ class TypedWord(NamedTuple):
     end: int
     text: str
 
+    def is_in(self, place: tuple[int, int]) -> bool:
+        """Whether the word has characters between two places."""
+        return self.start < place[1] and place[0] < self.end
+
 
 class _Candidate(NamedTuple):
     """A word that may be meant, and how likely, in documents."""
@@ -66,25 +70,29 @@ class Speller:
     def __init__(self, snapshot: Snapshot, parts: Sequence[SparsePart]) -> None:
         """`parts`: of the index's own model. Those that count whole words correct."""
         self._snapshot = snapshot
-        self._parts = [_Part(snapshot, part) for part in parts if _counts_words(part) and not cuts_words(part)]
+        self._parts = [
+            _Part(snapshot, part) for part in parts if bm25_of(part.component) is not None and not cuts_words(part)
+        ]
         self._known: dict[str, str | None] = {}
 
-    def corrected(self, query: str, syntax: str | None = None) -> str | None:
+    def corrected(self, query: str, syntax: str | None = None, parts: Sequence[SparsePart] = ()) -> str | None:
         """A query with its misspelt words replaced; None if all are known, or nothing is near to them.
 
         In a query language plain words alone are looked at: no phrases, fields, prefixes and fuzzy words, and nothing
-        that is excluded.
+        that is excluded. `parts`: of the model that searches; words that these have synonyms for stay.
         """
         if not self._parts or len(query) > MAX_CHARACTERS:
             return None
         with self._snapshot.naming_damage():
-            words = list(islice(typed_words(query, syntax), MAX_WORDS))
+            kept = list(_places_with_synonyms(query, parts))
+            typed = (word for word in typed_words(query, syntax) if not any(map(word.is_in, kept)))
+            words = list(islice(typed, MAX_WORDS))
             replaced = self._replaced(words, query, may_cut=syntax != LUCENE)
-        parts, at = [], 0
+        pieces, at = [], 0
         for word, text in replaced:
-            parts += [query[at : word.start], text]
+            pieces += [query[at : word.start], text]
             at = word.end
-        return "".join([*parts, query[at:]]) if replaced else None
+        return "".join([*pieces, query[at:]]) if replaced else None
 
     def _replaced(self, words: Sequence[TypedWord], query: str, *, may_cut: bool) -> list[tuple[TypedWord, str]]:
         """The misspelt words and what replaces them.
@@ -125,12 +133,14 @@ class Speller:
         """The word of the collection that a word in lower case was meant to be."""
         if not SHORTEST <= len(word) <= LONGEST:
             return None
-        if word not in self._known:
-            found = self._find(word)
-            if len(self._known) >= _MAX_CACHED:
-                self._known = {}
-            self._known[word] = found
-        return self._known[word]
+        known = self._known  # other threads may begin a new one
+        if word in known:
+            return known[word]
+        found = self._find(word)
+        if len(known) >= _MAX_CACHED:
+            self._known = known = {}
+        known[word] = found
+        return found
 
     def _find(self, word: str) -> str | None:
         documents = self._documents_of(word)
@@ -260,9 +270,11 @@ class _Part:
         return None
 
 
-def _counts_words(part: SparsePart) -> bool:
-    component = part.component
-    return isinstance(component.bm25 if isinstance(component, ExpandedBM25) else component, BM25)
+def _places_with_synonyms(query: str, parts: Sequence[SparsePart]) -> Iterator[tuple[int, int]]:
+    """Where words begin and end that a model has synonyms for."""
+    for component in (part.component for part in parts):
+        if isinstance(component, ExpandedBM25) and isinstance(component.expander, Synonyms):
+            yield from component.expander.places(query, component.bm25)
 
 
 def _likeness(typed: str, words: Sequence[str]) -> float:

@@ -14,7 +14,7 @@ from vizsla.errors import VizslaError, kind_of
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import SparsePart
 from vizsla.index.search.term_words import TermWords, cuts_words, is_of_a_word, most_frequent
-from vizsla.models import ExpandedBM25, LanguageBM25
+from vizsla.models import LanguageBM25, bm25_of
 from vizsla.runs.retriever import check_count
 
 MAX_WORD = 64
@@ -167,8 +167,7 @@ class Completer:
 
 def _is_of_a_language(part: SparsePart) -> bool:
     """Whether a part has the words of the documents of one language alone."""
-    component = part.component.bm25 if isinstance(part.component, ExpandedBM25) else part.component
-    return isinstance(component, LanguageBM25)
+    return isinstance(bm25_of(part.component), LanguageBM25)
 
 
 def _last_word(typed: str) -> str:

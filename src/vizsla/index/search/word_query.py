@@ -21,7 +21,7 @@ from vizsla.index.search.bound_model import BoundModel, SparsePart
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.words import PhraseShape, WordPart, word_parts
 from vizsla.lazy import cached_property
-from vizsla.models import BM25, ExpandedBM25, Synonyms
+from vizsla.models import BM25, ExpandedBM25, Synonyms, bm25_of
 from vizsla.runs import Filter
 from vizsla.runs.filters import field_name, number, reads_as_number
 from vizsla.runs.query_language import (
@@ -360,8 +360,8 @@ class WordQuery:
 
     def _counts_in(self, part: SparsePart) -> tuple[dict[str, float], list[tuple[Leaf, list[str]]]]:
         """How often each term counts, synonyms included, and the leaves that stand for others, with these."""
-        bm25 = part.component.bm25 if isinstance(part.component, ExpandedBM25) else part.component
-        assert isinstance(bm25, BM25)
+        bm25 = bm25_of(part.component)
+        assert bm25 is not None
         factor = bm25.query_factor(self.plain_text, part.statistics)
         typed: list[tuple[list[str], float]] = []
         expanded: list[tuple[Leaf, list[str]]] = []

@@ -17,7 +17,7 @@ from vizsla.errors import VizslaError
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import BoundModel, SparsePart
 from vizsla.lazy import cached_property
-from vizsla.models import BM25, ExpandedBM25, SequenceEncoder
+from vizsla.models import BM25, SequenceEncoder, bm25_of
 
 _BATCH = 2000  # documents whose texts are read at once
 
@@ -195,10 +195,5 @@ def word_parts(parts: Sequence[WordPart], bound: BoundModel) -> list[WordPart]:
 
 def parts_with_words(snapshot: Snapshot, sparse: Sequence[SparsePart]) -> list[WordPart]:
     """The namespaces of an index that hold words."""
-    parts = []
-    for part in sparse:
-        component = part.component
-        bm25 = component.bm25 if isinstance(component, ExpandedBM25) else component
-        if isinstance(bm25, BM25):
-            parts.append(WordPart(snapshot, part.space, bm25))
-    return parts
+    found = ((part.space, bm25_of(part.component)) for part in sparse)
+    return [WordPart(snapshot, space, bm25) for space, bm25 in found if bm25 is not None]

@@ -35,7 +35,7 @@ from vizsla.index.storage.stored_ids import DamagedTextsError, StoredIds, Stored
 from vizsla.index.storage.terms import TermBlocks, find_terms
 from vizsla.index.writing.segment_state import OpenSegments, SegmentState
 from vizsla.index.writing.token_indexes import TokenIndexes
-from vizsla.models import BM25, ExpandedBM25, Model, SequenceEncoder, SparseComponent
+from vizsla.models import BM25, Model, SequenceEncoder, SparseComponent, bm25_of
 
 FACTOR = 8
 SMALLEST = 1000  # segments below this count as one class
@@ -230,8 +230,8 @@ class Compaction:
             return
         files = entry.files
         for space, (_, component) in enumerate(self._model.parts):
-            bm25 = component.bm25 if isinstance(component, ExpandedBM25) else component
-            if not isinstance(bm25, BM25) or f"{segment_files.SEQUENCES}{space}" in files:
+            bm25 = bm25_of(component)
+            if bm25 is None or f"{segment_files.SEQUENCES}{space}" in files:
                 continue
             if space not in self._builders:
                 self._builders[space] = SequenceBuilder(self._path, self._db, space, bm25)

@@ -145,7 +145,7 @@ class WriteTransaction:
         """
         sampled = len(self._sample)
         if self._sample_size:
-            documents = self._sampled(documents)
+            documents = self._sampled(documents, skip_bad=skip_bad)
         description, folder = self._meta["model"], self._path / "model"
         analysis = Analysis(
             self.model, description, folder, self._splitter, self._rows.store_texts, self.terms_bytes, skip_bad
@@ -211,11 +211,14 @@ class WriteTransaction:
         with self._storing():
             self._rows.undo(first, self._next_number, replaced)
 
-    def _sampled(self, documents: Iterable[Document | RawLines]) -> Iterator[Document | RawLines]:
-        """The same documents; the first ones, or their passages, are copied to the sample."""
+    def _sampled(self, documents: Iterable[Document | RawLines], *, skip_bad: bool) -> Iterator[Document | RawLines]:
+        """The same documents; the first ones that can be added, or their passages, are copied to the sample."""
         for item in documents:
             if len(self._sample) < self._sample_size:
-                for document in item.documents() if isinstance(item, RawLines) else [item]:
+                given = item.documents(Skipped() if skip_bad else None) if isinstance(item, RawLines) else [item]
+                for document in given:
+                    if skip_bad and self.model.problem(document.with_fields(self.model.fields).content) is not None:
+                        continue
                     parts = [document] if self._splitter is None else self._splitter.passages(document)
                     self._sample.extend(islice(parts, self._sample_size - len(self._sample)))
             yield item
