@@ -14,11 +14,9 @@ from vizsla.lazy import cached_property
 from vizsla.models import (
     Component,
     DenseComponent,
-    ExpandedBM25,
     Model,
     SearchContext,
     SparseComponent,
-    Synonyms,
     TokenComponent,
     TokenMatchComponent,
     with_norm_of,
@@ -100,12 +98,6 @@ class SparsePart:
         known = self._known_terms([weights])
         numbers = np.array([known[term][0] for term in weights], np.int64)
         return numbers, self._spaces(len(numbers)), np.array(list(weights.values()), np.float64)
-
-
-def synonyms_of(part: SparsePart) -> Synonyms | None:
-    """The synonyms that a part of a model adds to queries."""
-    expander = part.component.expander if isinstance(part.component, ExpandedBM25) else None
-    return expander if isinstance(expander, Synonyms) else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -197,7 +197,7 @@ class Search:
     def _spelled(self, queries: Sequence[str], documents: bool) -> list[Hits]:
         """The same with what there is to say about the spelling of each query."""
         plan, speller = replace(self, typos=None), self.searcher.speller
-        corrected = [speller.corrected(query, self.syntax, self.bound.sparse) for query in queries]
+        corrected = [speller.corrected(query, self.syntax) for query in queries]
         if self.typos != "on":
             found = plan.hits(queries, documents=documents)
             return [hits.with_spelling(did_you_mean=text) for hits, text in zip(found, corrected, strict=True)]

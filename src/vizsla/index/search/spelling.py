@@ -19,7 +19,7 @@ import numpy as np
 from vizsla import stopping
 from vizsla.engine import WordList
 from vizsla.index.reading.snapshot import Snapshot
-from vizsla.index.search.bound_model import SparsePart, synonyms_of
+from vizsla.index.search.bound_model import SparsePart
 from vizsla.index.search.term_words import TermWords, cuts_words, most_frequent
 from vizsla.models import BM25, ExpandedBM25
 from vizsla.runs.query_language import LUCENE, Word, parse_query
@@ -69,21 +69,16 @@ class Speller:
         self._parts = [_Part(snapshot, part) for part in parts if _counts_words(part) and not cuts_words(part)]
         self._known: dict[str, str | None] = {}
 
-    def corrected(self, query: str, syntax: str | None = None, searched: Sequence[SparsePart] = ()) -> str | None:
+    def corrected(self, query: str, syntax: str | None = None) -> str | None:
         """A query with its misspelt words replaced; None if all are known, or nothing is near to them.
 
-        `searched`: of the model that searches; words for which it has synonyms are known. In a query language plain
-        words alone are looked at: no phrases, fields, prefixes and fuzzy words, and nothing that is excluded.
+        In a query language plain words alone are looked at: no phrases, fields, prefixes and fuzzy words, and nothing
+        that is excluded.
         """
         if not self._parts or len(query) > MAX_CHARACTERS:
             return None
         with self._snapshot.naming_damage():
-            known = list(_places_with_synonyms(query, searched))
-            words = [
-                word
-                for word in islice(typed_words(query, syntax), MAX_WORDS)
-                if not any(start < word.end and word.start < end for start, end in known)
-            ]
+            words = list(islice(typed_words(query, syntax), MAX_WORDS))
             replaced = self._replaced(words, query, may_cut=syntax != LUCENE)
         parts, at = [], 0
         for word, text in replaced:
@@ -268,16 +263,6 @@ class _Part:
 def _counts_words(part: SparsePart) -> bool:
     component = part.component
     return isinstance(component.bm25 if isinstance(component, ExpandedBM25) else component, BM25)
-
-
-def _places_with_synonyms(query: str, parts: Sequence[SparsePart]) -> Iterator[tuple[int, int]]:
-    """Where words that have synonyms begin and end."""
-    for part in parts:
-        if (synonyms := synonyms_of(part)) is not None:
-            assert isinstance(part.component, ExpandedBM25)
-            tokens = part.component.tokens(query)
-            for match in synonyms.matches([token.term for token in tokens], part.component.bm25.text_analyzer):
-                yield tokens[match.start].start, tokens[match.end - 1].end
 
 
 def _likeness(typed: str, words: Sequence[str]) -> float:

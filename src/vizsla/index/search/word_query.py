@@ -17,11 +17,11 @@ import numpy as np
 from vizsla import stopping
 from vizsla.engine import Query, TopDocuments, rows_with_a_score, rows_with_all, rows_with_any
 from vizsla.errors import StoppedError, VizslaError
-from vizsla.index.search.bound_model import BoundModel, SparsePart, synonyms_of
+from vizsla.index.search.bound_model import BoundModel, SparsePart
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.words import PhraseShape, WordPart, word_parts
 from vizsla.lazy import cached_property
-from vizsla.models import BM25, ExpandedBM25
+from vizsla.models import BM25, ExpandedBM25, Synonyms
 from vizsla.runs import Filter
 from vizsla.runs.filters import field_name, number, reads_as_number
 from vizsla.runs.query_language import (
@@ -78,7 +78,7 @@ class WordQuery:
         self._text = text
         self._group = parse_query(text, syntax)
         self._parts = word_parts(searcher.words, bound)
-        self._synonyms = {part.space: found for part in bound.sparse if (found := synonyms_of(part)) is not None}
+        self._synonyms = {part.space: found for part in bound.sparse if (found := _synonyms_of(part)) is not None}
         self._fields = frozenset(field for part in self._parts for field in part.bm25.fields)
         self._known: dict[int, list[_Terms]] = {}  # by the id of a leaf, which takes long to hash
         self._values: dict[Leaf, list[np.ndarray]] = {}
@@ -404,6 +404,12 @@ def _any_of(part: WordPart, terms: list[str], field: str | None) -> _Terms:
 def _phrase(part: WordPart, terms: list[str], offsets: list[int], leaf: Leaf) -> _Terms:
     slop = leaf.slop if isinstance(leaf, Phrase) else 0
     return _Terms(part, terms, part.numbers(terms), PhraseShape(offsets, slop, leaf.field))
+
+
+def _synonyms_of(part: SparsePart) -> Synonyms | None:
+    """The synonyms that a part of a model adds to queries."""
+    expander = part.component.expander if isinstance(part.component, ExpandedBM25) else None
+    return expander if isinstance(expander, Synonyms) else None
 
 
 def _mask(rows: np.ndarray, size: int) -> np.ndarray:
