@@ -25,11 +25,13 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 from pathlib import Path
@@ -185,12 +187,30 @@ def execute(command: list[str], folder: Path, programs: Path, own: dict[str, str
     if programs != Path(sys.executable).parent:
         for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):  # those of this Python
             variables.pop(name, None)
-    done = subprocess.run(
-        command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise Failed(f"exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
-    return done.stdout
+    with (
+        tempfile.TemporaryFile("w+") as out,
+        tempfile.TemporaryFile("w+") as said,
+    ):  # no pipes, which servers would hold
+        started = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=said,
+            start_new_session=True,
+        )
+        try:
+            code = started.wait()
+        finally:
+            with suppress(ProcessLookupError):  # what a block has left running
+                os.killpg(started.pid, signal.SIGTERM)
+        out.seek(0)
+        said.seek(0)
+        printed, error = out.read(), said.read()
+    if code:
+        raise Failed(f"exit code {code}\n{printed[-2000:]}{error[-4000:]}")
+    return printed
 
 
 def git(*arguments: str, folder: Path = ROOT) -> str:

@@ -20,6 +20,7 @@ DOCUMENTS = (
     '{"id": "1", "text": "The vizsla is a dog that points and retrieves.", "year": 1999}\n'
     '{"id": "2", "text": "Cats purr."}\n'
 )
+GERMAN = "Der Hund ist nicht im Garten, sondern auf der Straße vor den alten Häusern.\n"
 COMMANDS = """
 --version
 --help
@@ -28,6 +29,14 @@ search pets.index "pointing dogs"
 search pets.index "pointing dogs" --json
 search pets.index '"points and retrieves" year:>1990'
 search pets.index "pintr~1 purr*"
+search pets.index "poniting dgos" --typos on
+search pets.index "hounds" --expand synonyms.txt
+index folder -o folder.index --skip-bad
+index folder/german.txt -o german.index --language de
+search german.index "Haus"
+queries draw pets.jsonl -o drawn
+models --kind source
+reproduce --list
 explain pets.index "pointing dogs" 1
 add pets.index more.jsonl
 delete pets.index 2
@@ -61,6 +70,12 @@ def main(folder: Path) -> None:
         size = sum(f.stat().st_size for f in (place / "venv").rglob("*") if f.is_file() and not f.is_symlink())
         print(f"{wheels[0].name}: installed in {seconds:.1f} s, {size / 1e6:.0f} MB with pip", flush=True)
         (place / "pets.jsonl").write_text(DOCUMENTS)
+        (place / "synonyms.txt").write_text("dog, hound\n")
+        (place / "folder").mkdir()
+        (place / "folder" / "german.txt").write_text(GERMAN, encoding="utf-8")
+        (place / "folder" / "cats.html").write_text("<title>Cats</title><main><p>A cat purrs.</p></main>")
+        (place / "folder" / "mail.eml").write_text("Subject: Dogs\n\nDogs wait.\n")
+        (place / "folder" / "bad.jsonl").write_text("{\n")
         (place / "more.jsonl").write_text('{"id": "3", "text": "Birds sing."}\n')
         (place / "queries.jsonl").write_text('{"id": "q1", "text": "pointing dogs"}\n')
         lines = [*COMMANDS.strip().splitlines(), *(f"{verb} --help" for verb in _verbs(place))]

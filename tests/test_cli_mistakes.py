@@ -26,6 +26,22 @@ def test_bad_documents_leave_nothing_behind(cli: Cli, tmp_path: Path, lines: str
     assert not (tmp_path / "i").exists()
 
 
+def test_one_bad_line_or_file_of_many_names_skip_bad(cli: Cli, tmp_path: Path) -> None:
+    hint = "; --skip-bad leaves it out\n"
+    good, bad = '{"_id": "1", "text": "x"}\n', '{"_id": \n'
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.jsonl").write_text(bad)
+    (tmp_path / "docs" / "b.txt").write_text("dogs")
+    (tmp_path / "second.jsonl").write_text(good + bad)
+    (tmp_path / "first.jsonl").write_text(bad + good)
+    for source, hinted in (("docs", True), ("second.jsonl", True), ("first.jsonl", False)):
+        code, _, err = cli("index", tmp_path / source, "-o", tmp_path / "i")
+        assert (code, err.endswith(hint), err.count("\n")) == (2, hinted, 1)
+    assert cli("index", tmp_path / "docs", "-o", tmp_path / "i", "--skip-bad")[0] == 0
+    code, _, err = cli("add", tmp_path / "i", tmp_path / "second.jsonl")
+    assert (code, err.endswith(hint)) == (2, True)
+
+
 def test_empty_documents_are_told(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text(
         '{"_id": "1", "text": "dog"}\n{"_id": "2", "text": ""}\n{"_id": "3", "text": "-"}\n'

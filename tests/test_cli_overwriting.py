@@ -18,7 +18,8 @@ def test_overwriting_replaces_only_when_the_new_index_is_there(cli: Cli, index: 
         return [r["id"] for r in json.loads(cli("search", index, "vizsla", "--json")[1])["results"]]
 
     before = found()
-    for arguments in [(corpus, corpus), (corpus, "--model", "bm52"), ("missing.jsonl",)]:
+    (bad := corpus.with_name("bad.jsonl")).write_text('{"id": "1"')
+    for arguments in [(corpus, bad), (corpus, "--model", "bm52"), ("missing.jsonl",)]:
         assert cli("index", *arguments, "-o", index, "--overwrite")[0] == 2
         assert found() == before
     corpus.write_text('{"id": "new", "text": "vizsla"}\n')

@@ -326,6 +326,7 @@ def test_fields_worth_counting(tmp_path: Path) -> None:
             "draft": i % 3 == 0,
             "price": i / 7,
             "nothing": None,
+            "outline": {"headings": [[0, 1, "Dogs"]], "pages": [0]},  # as documents from files have it
             "with.dot": "x",
             "two words": "x",
             "and": "x",

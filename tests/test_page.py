@@ -31,6 +31,7 @@ DOCUMENTS = [
         "year": 1990 + i % 9,
         "group": GROUPS[i % 3],
         "site": f"https://example.org/{i}",
+        "path": f"d{i}",
     }
     for i in range(36)
 ]  # fmt: skip
@@ -674,6 +675,26 @@ def test_on_a_phone_columns_are_tabs_and_filters_a_sheet(open_page: Opener) -> N
             "e.getBoundingClientRect().height < 36).map(e => e.outerHTML)"
         )
         assert small == []
+
+
+def test_on_a_phone_the_model_can_be_read(open_page: Opener) -> None:
+    with open_page(viewport={"width": 360, "height": 800}, has_touch=True) as page:
+        page.goto("?q=pointing+dog")
+        buttons = page.locator("#controls .button")
+        buttons.first.wait_for()
+        boxes = [box for box in (button.bounding_box() for button in buttons.all()) if box is not None]
+        assert len(boxes) == 4
+        assert all(box["width"] >= 90 for box in boxes)
+        for i, a in enumerate(boxes):
+            for b in boxes[:i]:  # none lies over another
+                assert a["x"] >= b["x"] + b["width"] or a["y"] >= b["y"] + b["height"]
+
+
+def test_a_path_that_is_the_id_is_shown_once(page: Page) -> None:
+    page.goto("?q=pointing+dog")
+    page.locator(".hit").first.wait_for()
+    assert "group" in page.locator(".hit").first.inner_text()
+    assert page.locator(".hit .chip", has_text="path").count() == 0
 
 
 CONTRAST = """() => {

@@ -90,9 +90,10 @@ def index(
     if model is not None and language is not None:
         raise VizslaError("name a model or the language of the documents, not both: a model says how text is analysed")
     parsed = parse_model("bm25" if model is None else model)
-    found = reading.find(sources, parsed.fields)
-    if model is None:
-        parsed = _model_of_language(language or "auto", found)
+    with reading.naming_skip_bad(sources):
+        found = reading.find(sources, parsed.fields)
+        if model is None:
+            parsed = _model_of_language(language or "auto", found)
     started = time.perf_counter()
     if parsed.needs_corpus_statistics:
         console.remark(
@@ -104,7 +105,8 @@ def index(
         Index.create(building, parsed, passages=passages.splitter, **kept) as new,
     ):
         documents = read_with_progress(found, "Indexing", raw=passes_lines(parsed, workers))
-        added = new.add(documents, workers=workers, skip_bad=reading.skip_bad)
+        with reading.naming_skip_bad(sources):
+            added = new.add(documents, workers=workers, skip_bad=reading.skip_bad)
         new.commit()
     report_skipped(found, added)
     with Index.open(output) as built:
@@ -186,13 +188,16 @@ def add(
     from vizsla.models import mismatch
 
     with open_writable(index, console.parse_size(memory)) as opened:
-        found = reading.find(sources, opened.model.fields)
-        sample = (document.content for source in found for document in source.sample())
-        if foreign := mismatch(opened.model, sample):
+        with reading.naming_skip_bad(sources):
+            found = reading.find(sources, opened.model.fields)
+            sample = (document.content for source in found for document in source.sample())
+            foreign = mismatch(opened.model, sample)
+        if foreign:
             console.remark(foreign)
         started = time.perf_counter()
         documents = read_with_progress(found, "Adding", raw=passes_lines(opened.model, workers))
-        added = opened.add(documents, workers=workers, skip_bad=reading.skip_bad)
+        with reading.naming_skip_bad(sources):
+            added = opened.add(documents, workers=workers, skip_bad=reading.skip_bad)
         opened.commit()
         report_skipped(found, added)
         report(opened, added, time.perf_counter() - started)

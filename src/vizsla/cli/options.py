@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_type_hints
 import typer
 
 from vizsla.cli import console
-from vizsla.errors import UnsupportedError, VizslaError
+from vizsla.errors import InputError, UnsupportedError, VizslaError
 
 if TYPE_CHECKING:
     from vizsla.datasets import BeirDataset, Document, RawLines, Source, Splitter
@@ -306,6 +307,21 @@ class SourceOptions(FileOptions):
     ocr: Annotated[
         bool, typer.Option("--ocr", help="Recognise characters in the pages of a PDF that are pictures (slow).")
     ] = False
+
+    @contextmanager
+    def naming_skip_bad(self, paths: Sequence[str]) -> Iterator[None]:
+        """Adds to an error about one of many files or lines how to leave it out.
+
+        If the first record of a file cannot be read, perhaps none can be.
+        """
+        try:
+            yield
+        except InputError as e:
+            in_a_folder = e.file is not None and any(e.file != path and e.file.startswith(path) for path in paths)
+            of_many = in_a_folder or (e.line or 0) > 1
+            if self.skip_bad or not of_many:
+                raise
+            raise InputError(f"{e.problem}; --skip-bad leaves it out", file=e.file, line=e.line) from None
 
     def _reading(self) -> dict[str, Any]:
         from vizsla.datasets import parse_types

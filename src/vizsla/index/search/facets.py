@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from vizsla.datasets import document_of
+from vizsla.datasets.extracted import OUTLINE
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.search.bound_model import BoundModel
 from vizsla.index.search.columns import Column, Path, Scalar, scalars_of, value_at, value_order
@@ -146,7 +147,7 @@ def facet_fields(searcher: Searcher) -> list[str]:
         samples.setdefault(row_id if snapshot.splitter is None else document_of(row_id), metadata)
     found: dict[Path, list[Any]] = {}
     for metadata in list(samples.values())[:_SAMPLE]:
-        _collect(metadata, (), found)
+        _collect({key: value for key, value in metadata.items() if key != OUTLINE}, (), found)
     named = ((field_name(path), path) for path, values in found.items() if _is_worth_counting(values))
     return [name for name, path in named if _leads_to(name, path)][:MAX_FIELDS]
 

@@ -35,7 +35,7 @@ export function showWhere(text, error) {
 /** `counts`: facets by field; `over`: what they were counted over; `more` asks for all values of a field. */
 export function drawFacets(counts = {}, over = null, more = null) {
 	const { filters } = get();
-	const useful = Object.entries(counts).filter(([field, f]) => f.distinct > 1 || f.missing || filters.some((x) => x.field === field));
+	const useful = Object.entries(counts).filter(([field, f]) => f.distinct > 1 || (f.distinct && f.missing) || filters.some((x) => x.field === field));
 	fill($("facets"), useful.length > 0 && !over.exact && el("p.quiet-text", `Counts of the top ${number(over.top ?? over.documents)} results`),
 		useful.map(([field, f]) => el("fieldset.facet", el("legend", cut(field, 40)),
 			el("ul", f.values.map(({ value, count }) => facetRow(field, value, count, f.values[0].count, filters.some((x) => x.field === field && x.value === value)))),

@@ -48,7 +48,7 @@ function chips(hit, info) {
 	const { facets } = info;
 	const names = Object.keys(hit.document).filter((name) => name !== "title" && !info.fields.includes(name));
 	return [...new Set([...facets, ...names])].slice(0, 40).map((name) => {
-		const values = (Object.hasOwn(hit.document, name) ? [hit.document[name]].flat() : []).filter((v) => v != null && v !== "" && typeof v !== "object").slice(0, 3);
+		const values = (Object.hasOwn(hit.document, name) ? [hit.document[name]].flat() : []).filter((v) => v != null && v !== "" && v !== hit.id && typeof v !== "object").slice(0, 3);
 		return values.length > 0 && el("span.chip", el("span", cut(name, 30)), values.map((v) =>
 			facets.includes(name)
 				? button("", () => toggleFilter(name, v, true), { title: `Only documents with ${name} ${cut(v, 60)}` }, el("bdi", cut(v, 40)))
