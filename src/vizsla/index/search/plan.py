@@ -6,23 +6,24 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
 from vizsla.datasets import document_of, passage_of
 from vizsla.engine import Plaid, Query, TopDocuments, VectorIndex, processors
-from vizsla.errors import UnknownNameError, VizslaError, kind_of
+from vizsla.errors import UnknownNameError, UnsupportedError, VizslaError, kind_of
 from vizsla.index.reading.documents import DocumentStore
 from vizsla.index.search.bound_model import BoundModel, TokenPart
 from vizsla.index.search.combining import CANDIDATES, Combination, parts_of, union_of
+from vizsla.index.search.matching import count_matching
 from vizsla.index.search.pages import Page
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.word_query import WordQuery
 from vizsla.index.search.words import word_parts
 from vizsla.models import DenseComponent, Model
 from vizsla.runs import NO_DOCUMENTS, DocumentSource, Filter, FilterLike, Hits, PageOptions, Ranking
-from vizsla.runs.hits import check_typos
+from vizsla.runs.hits import check_total, check_typos
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_queries, ranking_of
 from vizsla.stopping import carried
@@ -47,6 +48,7 @@ class SearchOptions(NamedTuple):
     syntax: str | None = None
     timeout: float | None = None
     typos: str | None = None
+    total: bool = False
     offset: int = 0
     sort: str | None = None
     collapse: str | None = None
@@ -61,6 +63,8 @@ def check_options(given: Iterable[str]) -> None:
 
 
 NO_TYPOS = "a run cannot say which queries were corrected; leave out typos, or use search or search_many"
+
+NO_TOTAL = "a run cannot say how many results there are in all; leave out total, or use search or search_many"
 
 ONE_TEXT = SearchOptions(threads=1)
 """The default options for a single query."""
@@ -110,6 +114,8 @@ class Search:
     """Which results are given; None for the best."""
     typos: str | None = None
     """Whether words that may be misspelt are corrected, or a correction is suggested; None for neither."""
+    total: bool = False
+    """Whether all results are counted."""
     masks: Sequence[np.ndarray] | None = None
     """The rows that may be found, for a query in a query language."""
 
@@ -145,17 +151,21 @@ class Search:
             raise VizslaError(f"{combination.name} combines the parts of a sum, and this model has only one part")
         syntax = None if options.syntax is None else check_syntax(options.syntax)
         typos = None if options.typos is None else check_typos(options.typos)
+        total = check_total(options.total)
         page = None if options[-4:] == _PLAIN_PAGE else Page.of(*options[-4:])
         if syntax is not None:
             word_parts(searcher.words, bound)  # refuses an index without words
+        if total and combination.fusion is not None and options.min_score is not None:
+            raise UnsupportedError("fused scores depend on how many are fused, so with min_score there is no total")
+        asked: Any = {"syntax": syntax, "page": page, "typos": typos, "total": total}
         if not bound.has_vectors and combination.name == "sum":
-            return cls(searcher, bound, k, condition, threads, expected, syntax=syntax, page=page, typos=typos)
+            return cls(searcher, bound, k, condition, threads, expected, None, **asked)
         exact_sum = combination.name == "sum" and not single
         if exact_sum and options.search_params is not None and vector_index.is_approximate:
             raise VizslaError(
                 "a sum is searched exactly; give search parameters with one model with vectors alone, or with combine"
             )
-        plan = cls(searcher, bound, k, condition, threads, expected, syntax=syntax, page=page, typos=typos)
+        plan = cls(searcher, bound, k, condition, threads, expected, None, **asked)
         if vector_index.is_approximate and not exact_sum:
             plan = replace(plan, vector_index=vector_index)
         return plan if combination.name == "sum" else plan._combined(combination)
@@ -165,7 +175,7 @@ class Search:
             self._check_candidates()
         if combination.fusion is None:
             return replace(self, union=combination)
-        deep = replace(self, k=max(self.k, combination.depth), page=None)
+        deep = replace(self, k=max(self.k, combination.depth), page=None, total=False)
         sparse = replace(deep, vector_index=None)
         models = [self.searcher.bind(part.component) for part in self.bound.parts]
         parts = tuple(replace(deep if bound.has_vectors else sparse, bound=bound) for bound in models)
@@ -183,7 +193,7 @@ class Search:
         """The best k documents for one query with words."""
         if self.typos is not None:
             return self.hits([query])[0]
-        return self._hits([query], True)[0]
+        return self._counted([query], True)[0]
 
     def hits(self, queries: Iterable[str], *, documents: bool = True) -> list[Hits]:
         """The best k documents for each query, best first; without `documents` hits have ids and scores only.
@@ -192,7 +202,7 @@ class Search:
         """
         if self.typos is not None:
             return self._spelled(check_queries(queries), documents)
-        return self._each(lambda batch: self._hits(batch, documents), Hits, queries)
+        return self._each(lambda batch: self._counted(batch, documents), lambda: Hits().with_total(0), queries)
 
     def _spelled(self, queries: Sequence[str], documents: bool) -> list[Hits]:
         """The same with what there is to say about the spelling of each query."""
@@ -211,6 +221,8 @@ class Search:
         """
         if self.typos is not None:
             raise VizslaError(NO_TYPOS)
+        if self.total:
+            raise VizslaError(NO_TOTAL)
         return self._each(self._rankings, lambda: Ranking([], []), queries)
 
     def _each(
@@ -237,6 +249,32 @@ class Search:
                 found = list(pool.map(carried(search), batches))
         return [result for batch in found for result in batch]
 
+    def _counted(self, texts: Sequence[str], documents: bool) -> list[Hits]:
+        """The hits of queries, with their totals where these are asked for or known without counting."""
+        found = self._hits(texts, documents)
+        for place, hits in enumerate(found):
+            if hits.total is None and self.page is None and len(hits) < self.k and self._is_exact:
+                found[place] = hits.with_total(len(hits))
+            elif hits.total is None and self.total:
+                found[place] = hits.with_total(self._total_of(texts[place]))
+        return found
+
+    @property
+    def _is_exact(self) -> bool:
+        return self.expected == 1 and self.vector_index is None
+
+    def _total_of(self, text: str) -> int:
+        """How many results all pages have: those that match, unless some of these are left out."""
+        page = Page() if self.page is None else replace(self.page, offset=0)
+        by_candidates = self.union is not None and self.union.name == CANDIDATES
+        if not page.leaves_out and not by_candidates:
+            return count_matching(self.searcher, self.bound, text, self.condition, self.syntax)
+        every = max(self.searcher.snapshot.stored_count, 1)
+        exact = replace(self, k=every, page=page, expected=1.0, vector_index=None)
+        total = page.select(self.searcher, exact._ranker(text), every)[1]
+        assert total is not None
+        return total
+
     def _hits(self, texts: Sequence[str], documents: bool) -> list[Hits]:
         if self.page is not None:
             return [self._page_hits(self.page, text, documents) for text in texts]
@@ -258,11 +296,14 @@ class Search:
 
     def _page_hits(self, page: Page, text: str, documents: bool) -> Hits:
         snapshot = self.searcher.snapshot
-        top = page.select(self.searcher, self._ranker(text), self.k)
+        top, total = page.select(self.searcher, self._ranker(text), self.k)
         store, first = snapshot.documents, page.offset + 1
         if snapshot.splitter is not None:
-            return passage_hits(store, top, documents, first)
-        return hits_of(store, [top], documents, first)[0]
+            hits = passage_hits(store, top, documents, first)
+        else:
+            hits = hits_of(store, [top], documents, first)[0]
+        is_known = total is not None and self._is_exact and self.fusion is None  # a fusion looks only so deep
+        return hits.with_total(total) if is_known else hits
 
     def _found(self, texts: Sequence[str]) -> list[TopDocuments]:
         """The best k rows for each query; of a fusion see `_ranker`."""
