@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import tempfile
 from collections.abc import Iterator
@@ -12,12 +13,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
+from conftest import Cli
 from served import served
 from small import small_dense
 from vizsla import Index, RemoteIndex, VizslaError, parse_model
-from vizsla.cli import app
 from vizsla.errors import UnsupportedError
 from vizsla.runs import Hits
 
@@ -37,7 +37,7 @@ PAGE = st.fixed_dictionaries(
 WAYS: list[dict[str, Any]] = [{}, {"syntax": "lucene"}, {"syntax": "typing"}, {"approximate": 0.2}]
 
 
-@settings(max_examples=40)
+@settings(max_examples=10)
 @given(
     st.lists(st.lists(DOCUMENT, min_size=1, max_size=8), min_size=1, max_size=3),
     st.lists(st.integers(0, 14).map(str), max_size=3),
@@ -70,7 +70,7 @@ def test_the_total_is_the_length_of_the_whole_list(
             exact = {name: value for name, value in way.items() if name != "approximate"}
             (everything,) = index.search_many([query], 1000, filter, **{**page, **exact, "offset": 0})  # type: ignore[typeddict-item]
         except VizslaError as e:
-            assert "no document has" in str(e)  # noqa: PT017 (nobody is left, or nobody has the value of the filter)
+            assert "no document has" in str(e) or "the query is empty" in str(e)  # noqa: PT017 (nothing to compare)
             return
         assert everything.total == len(everything)
         for k in (1, 3, 1000):
@@ -170,11 +170,10 @@ def test_a_server_and_its_client_tell_the_same(folder: Path) -> None:
         assert "total" not in post(k=0, facets={"fields": ["n"]})
 
 
-def test_the_command_line_says_the_total(folder: Path) -> None:
-    def output(*arguments: str) -> str:
-        return CliRunner().invoke(app, ["search", str(folder), *arguments]).output
-
-    assert "1 to 3 of 25 results" in output("dogs", "-k", "3", "--total")
-    assert "25 results" not in output("dogs", "-k", "3")
-    assert '"total": 25' in output("dogs", "-k", "3", "--total", "--json")
-    assert "--total is for the results of one query" in output("--total")
+def test_the_command_line_says_the_total(folder: Path, cli: Cli) -> None:
+    code, out, err = cli("search", folder, "dogs", "-k", 3, "--total")
+    assert (code, err) == (0, "1 to 3 of 25 results\n")
+    assert len(out.splitlines()) == 6
+    assert cli("search", folder, "dogs", "-k", 3)[2] == ""
+    assert json.loads(cli("search", folder, "dogs", "-k", 3, "--total", "--json")[1])["total"] == 25
+    assert "--total is for the results of one query" in cli("search", folder, "--total")[2]

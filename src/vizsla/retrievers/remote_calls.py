@@ -538,7 +538,7 @@ def _hits(rows: Sequence[Mapping[str, Any]]) -> Hits:
 
 
 def _field_facets(counted: Mapping[str, Any]) -> FieldFacets:
-    values = tuple(FacetValue(row["value"], row["count"]) for row in counted["values"])
+    values = tuple(FacetValue(row["value"], row["count"], row.get("filter")) for row in counted["values"])
     return FieldFacets(values, counted["distinct"], counted["missing"])
 
 

@@ -110,10 +110,11 @@ class FoundDocument(Answer):
 
 
 class FacetCount(Answer):
-    """A value, and how many documents have it."""
+    """A value or a bucket of values, and how many documents have it."""
 
     value: str | float | bool
     count: int
+    filter: str | None = Field(None, description="Of a bucket the filter that selects it.")
 
 
 class FieldCounts(Answer):
@@ -334,10 +335,16 @@ class HighlightBody(Body):
     width: int = Field(240, ge=20, le=2000, description="About how many characters a snippet has.")
 
 
+_FACETS = (
+    "Fields; in parentheses ranges or a unit of dates: `year(..1900, 1900..1950)`, `published(month)`. "
+    "May be empty, to count only documents."
+)
+
+
 class FacetsBody(Body):
     """Which values are counted."""
 
-    fields: list[StrictStr] = Field(max_length=20, description="May be empty, to count only documents.")
+    fields: list[StrictStr] = Field(max_length=20, description=_FACETS)
     over: Literal["all"] | Annotated[StrictInt, Field(ge=1)] = Field(
         "all", description="`all` counts all matching documents exactly; a number counts only that many of the best."
     )

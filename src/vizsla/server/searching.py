@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from vizsla import stopping
 from vizsla.errors import VizslaError
-from vizsla.index.search.facets import Facets, facets_of_hits
+from vizsla.index.search.facets import Facets, facets_of_hits, value_as_json
 from vizsla.index.search.highlight import Highlighter
 from vizsla.models import Model, Reranker
 from vizsla.retrievers import rerank_hits
@@ -229,7 +229,7 @@ def _like(found: Hits, hits: Sequence[Hit]) -> Hits:
 def _counts(counted: Facets) -> dict[str, Any]:
     return {
         name: {
-            "values": [{"value": v.value, "count": v.count} for v in field.values],
+            "values": [value_as_json(v) for v in field.values],
             "distinct": field.distinct,
             "missing": field.missing,
         }
