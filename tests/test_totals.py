@@ -144,7 +144,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_server_and_its_client_tell_the_same(folder: Path) -> None:
-    with served({"dogs": str(folder)}) as server, RemoteIndex(f"{server.url}/dogs") as client, Index.open(folder) as index:
+    with (
+        served({"dogs": str(folder)}) as server,
+        RemoteIndex(f"{server.url}/dogs") as client,
+        Index.open(folder) as index,
+    ):
         for options in ({}, {"offset": 3}, {"sort": "n"}, {"collapse": "n"}, {"min_score": 99.0}):
             for filter in (None, "n = 1"):
                 theirs = client.search("dogs", 2, filter, total=True, **options)  # type: ignore[arg-type]

@@ -167,7 +167,12 @@ MinScore = Annotated[
 ]
 Total = Annotated[bool, typer.Option("--total", help="Count all results exactly, and say how many there are.")]
 Facets = Annotated[
-    str | None, typer.Option("--facets", metavar="FIELD,...", help="Count values over all matches; year(..1900,1900..): ranges; day(month): dates.")
+    str | None,
+    typer.Option(
+        "--facets",
+        metavar="FIELD,...",
+        help="Count values over all matches; year(..1900,1900..): ranges; day(month): dates.",
+    ),
 ]
 Like = Annotated[str | None, typer.Option("--like", metavar="ID", help="Find documents similar to this one.")]
 Threads = Annotated[

@@ -270,11 +270,13 @@ class Hits(Sequence[Hit]):
         *,
         first: int = 1,
         passages: Sequence[int | None] | None = None,
+        total: int | None = None,
     ) -> Hits:
         """Hits from ids and scores, best first.
 
         `source` reads the documents, by their `numbers`, when they are accessed; by default the numbers are positions
         and documents have no content. `first`: the rank of the first hit. `passages`: the passage numbers, if any.
+        `total`: how many results there are in all, where that is known.
 
         >>> hits = Hits.from_columns(["7", "8"], [2.5, 1.5], source=KnownDocuments([{"title": "Dogs"}, {}]), first=11)
         >>> hits[0]["title"], hits[-1].rank, hits.scores
@@ -283,7 +285,9 @@ class Hits(Sequence[Hit]):
         count = len(ids)
         places, ranks = range(count), range(first, first + count)
         known = places if numbers is None else numbers
-        return cls._view(_Columns(ids, scores, ranks, passages, known, source), places)
+        columns = _Columns(ids, scores, ranks, passages, known, source)
+        columns.total = total
+        return cls._view(columns, places)
 
     @classmethod
     def _view(cls, columns: _Columns, rows: range) -> Hits:

@@ -112,7 +112,11 @@ class SearchPlan:
 
     def _search(self, queries: Sequence[str]) -> list[Hits]:
         wanted = self.k + self.offset + (self.like is not None)
-        if self.k == 0 and self.arrangement[-2:] == (None, False) and (self.facets is None or self.facets.over == "all"):
+        if (
+            self.k == 0
+            and self.arrangement[-2:] == (None, False)
+            and (self.facets is None or self.facets.over == "all")
+        ):
             return [Hits() for _ in queries]
         depth = max(wanted, self.facets.over if self.facets is not None and self.facets.over != "all" else 0)
         if self.reranker is not None:
@@ -255,7 +259,8 @@ async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParam
     condition = parsed_filter(asked.filter)
     plan = SearchPlan(
         hosted, asked.hits, asked.offset, condition, model, asked.combine, as_pyserini=True,
-        doc_as_text=not asked.parse, syntax=asked.syntax, arrangement=Arrangement(typos=check_typos(asked.typos), total=asked.total),
+        doc_as_text=not asked.parse, syntax=asked.syntax,
+        arrangement=Arrangement(typos=check_typos(asked.typos), total=asked.total),
     )  # fmt: skip
     return (await plan.submit(service, [text]))[0]
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
+from itertools import pairwise
 
 import numpy as np
 
@@ -74,7 +75,9 @@ class Facet:
             return cls(path, tuple(_ranges(field_name(path), inside)))
         if inside not in UNITS:
             known = (*UNITS, "ranges such as 1900..1950")
-            raise UnknownNameError("way to count a field (one with parentheses in its name needs backquotes)", inside, known)
+            raise UnknownNameError(
+                "way to count a field (one with parentheses in its name needs backquotes)", inside, known
+            )
         return cls(path, unit=inside)
 
     def buckets(self, column: Column, counts: np.ndarray) -> list[Bucket]:
@@ -121,7 +124,7 @@ def _ranges(name: str, text: str) -> Iterable[Bucket]:
         if found is None or not (found["low"] or found["high"]):
             raise VizslaError(
                 f"{short(text[at:].strip())} is not a range of the field {name!r}; write ranges as in "
-                f'{name}(..1900, 1900..1950, 1950..), with texts in quotes'
+                f"{name}(..1900, 1900..1950, 1950..), with texts in quotes"
             )
         if number > MAX_BUCKETS:
             raise VizslaError(f"there are more than {MAX_BUCKETS:,} ranges of the field {name!r}; give fewer")
@@ -180,7 +183,7 @@ def date_buckets(name: str, values: Iterable[Scalar], unit: str) -> list[Bucket]
     starts = [_start(number, unit) for number in range(first, last + 2)]
     return [
         _bucket(start, name, f'"{start}"', None if end is None else f'"{end}"')
-        for start, end in zip(starts, starts[1:], strict=False)
+        for start, end in pairwise(starts)
         if start is not None
     ]
 

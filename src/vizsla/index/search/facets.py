@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ class FacetValue:
     value: Scalar
     """Of a bucket its name: a range as it was given, or a year, month or day."""
     count: int
-    filter: str | None = None
+    filter: str | None = field(default=None, repr=False)
     """Of a bucket the filter that selects it."""
 
 

@@ -21,6 +21,7 @@ from vizsla.index.search.pages import Page
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.word_query import WordQuery
 from vizsla.index.search.words import word_parts
+from vizsla.lazy import cached_property
 from vizsla.models import DenseComponent, Model
 from vizsla.runs import NO_DOCUMENTS, DocumentSource, Filter, FilterLike, Hits, PageOptions, Ranking
 from vizsla.runs.hits import check_total, check_typos
@@ -191,9 +192,9 @@ class Search:
 
     def hits_of(self, query: str) -> Hits:
         """The best k documents for one query with words."""
-        if self.typos is not None:
+        if self.typos is not None or self.total:
             return self.hits([query])[0]
-        return self._counted([query], True)[0]
+        return self._hits([query], True)[0]
 
     def hits(self, queries: Iterable[str], *, documents: bool = True) -> list[Hits]:
         """The best k documents for each query, best first; without `documents` hits have ids and scores only.
@@ -250,18 +251,17 @@ class Search:
         return [result for batch in found for result in batch]
 
     def _counted(self, texts: Sequence[str], documents: bool) -> list[Hits]:
-        """The hits of queries, with their totals where these are asked for or known without counting."""
+        """The hits of queries, with their totals where these are asked for, or known without counting."""
         found = self._hits(texts, documents)
-        for place, hits in enumerate(found):
-            if hits.total is None and self.page is None and len(hits) < self.k and self._is_exact:
-                found[place] = hits.with_total(len(hits))
-            elif hits.total is None and self.total:
-                found[place] = hits.with_total(self._total_of(texts[place]))
-        return found
+        if not self.total:
+            return found
+        pairs = zip(texts, found, strict=True)
+        return [hits if hits.total is not None else hits.with_total(self._total_of(text)) for text, hits in pairs]
 
-    @property
-    def _is_exact(self) -> bool:
-        return self.expected == 1 and self.vector_index is None
+    @cached_property
+    def _complete_below(self) -> int:
+        """Fewer results than this are all that there are."""
+        return self.k if self.expected == 1 and self.vector_index is None else 0
 
     def _total_of(self, text: str) -> int:
         """How many results all pages have: those that match, unless some of these are left out."""
@@ -286,13 +286,13 @@ class Search:
         if self.union is None and self.syntax is None:
             queries = searcher.encode(texts, self.bound, self.condition)
             top = searcher.top_k(queries, self.bound, self.k, *self._how)
-            return hits_of(searcher.snapshot.documents, top, documents)
-        return hits_of(searcher.snapshot.documents, self._found(texts), documents)
+            return hits_of(searcher.snapshot.documents, top, documents, below=self._complete_below)
+        return hits_of(searcher.snapshot.documents, self._found(texts), documents, below=self._complete_below)
 
     def _document_hits(self, rank: _Ranker, documents: bool) -> Hits:
         """The best documents by their best passages."""
         store = self.searcher.snapshot.documents
-        return passage_hits(store, best_passages(store, rank, self.k), documents)
+        return passage_hits(store, best_passages(store, rank, self.k), documents, below=self._complete_below)
 
     def _page_hits(self, page: Page, text: str, documents: bool) -> Hits:
         snapshot = self.searcher.snapshot
@@ -302,7 +302,7 @@ class Search:
             hits = passage_hits(store, top, documents, first)
         else:
             hits = hits_of(store, [top], documents, first)[0]
-        is_known = total is not None and self._is_exact and self.fusion is None  # a fusion looks only so deep
+        is_known = total is not None and self._complete_below and self.fusion is None  # a fusion looks only so deep
         return hits.with_total(total) if is_known else hits
 
     def _found(self, texts: Sequence[str]) -> list[TopDocuments]:
@@ -391,7 +391,8 @@ class Search:
         store = self.searcher.snapshot.documents
         numbers = store.numbers_of_many({doc_id for ranking in rankings for doc_id in ranking.documents})
         rows = [np.array([numbers[d][0] for d in ranking.documents], np.int64) for ranking in rankings]
-        return hits_of(store, [TopDocuments(r, x.scores) for r, x in zip(rows, rankings, strict=True)], documents)
+        tops = [TopDocuments(r, x.scores) for r, x in zip(rows, rankings, strict=True)]
+        return hits_of(store, tops, documents, below=self._complete_below)
 
 
 def combination_of(text: str | None) -> Combination:
@@ -446,19 +447,29 @@ def positive(number: object, name: str) -> int:
 _TOGETHER = 1000  # documents of several queries that are read together, when one of them is looked at
 
 
-def hits_of(store: DocumentStore, found: Sequence[TopDocuments], documents: bool, first: int = 1) -> list[Hits]:
+def hits_of(
+    store: DocumentStore, found: Sequence[TopDocuments], documents: bool, first: int = 1, below: int = 0
+) -> list[Hits]:
     """Hits with their ids; their documents are read together when one of them is looked at.
 
-    Without `documents` they have none. `first`: the rank of the first.
+    Without `documents` they have none. `first`: the rank of the first. `below`: fewer hits than this are all.
     """
     if len(found) == 1 and documents:  # a fast path for the most common search
         (top,) = found
         numbers = top.numbers
         ids, scores = store.ids_of(numbers), top.scores.tolist()
-        return [Hits.from_columns(ids, scores, numbers, store.found([numbers]), first=first)]
+        total = len(ids) if len(ids) < below else None
+        return [Hits.from_columns(ids, scores, numbers, store.found([numbers]), first=first, total=total)]
     sources = _sources(store, [top.numbers for top in found]) if documents else [NO_DOCUMENTS] * len(found)
     return [
-        Hits.from_columns(store.ids_of(top.numbers), top.scores.tolist(), top.numbers, source, first=first)
+        Hits.from_columns(
+            store.ids_of(top.numbers),
+            top.scores.tolist(),
+            top.numbers,
+            source,
+            first=first,
+            total=len(top.numbers) if len(top.numbers) < below else None,
+        )
         for top, source in zip(found, sources, strict=True)
     ]
 
@@ -476,12 +487,13 @@ def _sources(store: DocumentStore, numbers: Sequence[np.ndarray]) -> list[Docume
     return sources
 
 
-def passage_hits(store: DocumentStore, top: TopDocuments, documents: bool, first: int = 1) -> Hits:
-    """Hits of whole documents from the passages that were found."""
+def passage_hits(store: DocumentStore, top: TopDocuments, documents: bool, first: int = 1, below: int = 0) -> Hits:
+    """Hits of whole documents from the passages that were found; fewer than `below` are all."""
     rows = store.ids_of(top.numbers)
     ids, passages = [document_of(row) for row in rows], [passage_of(row) for row in rows]
     source = store.found([top.numbers]) if documents else NO_DOCUMENTS
-    return Hits.from_columns(ids, top.scores.tolist(), top.numbers, source, first=first, passages=passages)
+    total = len(ids) if len(ids) < below else None
+    return Hits.from_columns(ids, top.scores.tolist(), top.numbers, source, first=first, passages=passages, total=total)
 
 
 def best_passages(store: DocumentStore, search: Callable[[int], TopDocuments], k: int) -> TopDocuments:
