@@ -20,6 +20,8 @@ BEYOND_A_CLUSTER = {
     "facets": "cannot count the values of fields over all documents that match",
     "matching": "cannot count all documents that match a query",
     "suggestions": "cannot complete words",
+    "total": "cannot count all results of a search",
+    "buckets": "cannot count the values of fields over all documents that match",
     "meant": "cannot correct words",
     "corrected": "cannot correct words",
     "half typed": "cannot read a query language",
@@ -86,6 +88,10 @@ def story(collection: Collection, cannot: dict[str, str]) -> Iterator[tuple[str,
     yield "explained", (explanation.name, explanation.score, [(p.name, p.score) for p in explanation.parts])
     yield tried("facets", lambda: collection.facets(["lang", "year"], "dogs", "year > 1990", size=2))
     yield "facets of the best", collection.facets(["lang"], "dogs retrieve", over=3)
+    buckets = ["year(..2001, 2001..2003, 2000..)", "year"]
+    yield tried("buckets", lambda: collection.facets(buckets, "dogs"))
+    yield "buckets of the best", collection.facets(buckets, "dogs retrieve", over=3)
+    yield tried("total", lambda: collection.search("dogs retrieve", 1, "year > 1990", total=True).total)
     yield "similar", list(collection.similar("1", 2))
     yield "similar, filtered", collection.similar("1", 2, 'lang = "hu"').ids
     yield tried("suggestions", lambda: collection.suggest("big viz"))
@@ -125,6 +131,8 @@ def story(collection: Collection, cannot: dict[str, str]) -> Iterator[tuple[str,
         lambda: collection.search("dogs", model="bm26x"),
         lambda: collection.search("dogs", oder=1),  # type: ignore[call-arg]
         lambda: collection.facets("lang"),
+        lambda: collection.facets(["year(5..1)"], "dogs"),
+        lambda: collection.search("dogs", total="yes"),  # type: ignore[arg-type]
     ):
         with pytest.raises(VizslaError):
             wrong()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import threading
 from collections import Counter
@@ -10,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from served import served
 from small import small_dense
-from vizsla import Filter, Index, VizslaError, parse_model
+from vizsla import Filter, Index, RemoteIndex, VizslaError, parse_model
 from vizsla.errors import CollectionError
 from vizsla.index import FacetValue, FieldFacets, facets_of_hits
 from vizsla.index.search import columns
+from vizsla.runs import Document, Hit, Hits
 
 WORDS = ["dog", "cat", "bark", "barks", "the", "fish"]
 SCALARS = st.one_of(
@@ -372,3 +375,155 @@ def test_a_closed_index_is_told(index: Index) -> None:
     index.close()
     with pytest.raises(CollectionError, match="has been closed"):
         index.facets(["year"])
+
+
+# Ranges and dates
+
+ENDS = st.one_of(st.integers(-3, 3), st.sampled_from([0.5, 1.5, -1e3]), st.sampled_from(["", "a", "e", "zürich"]))
+DATES = st.sampled_from(["1999-12-31", "2000-01-01", "2000-02-29T10:00:00", "2001-02-29", "2000-03-05 08:00", "soon"])
+DATED = st.one_of(DATES, st.none(), st.lists(st.one_of(DATES, st.integers(0, 1)), max_size=3))
+
+
+@st.composite
+def ranges(draw: st.DrawFn) -> str:
+    low, high = draw(st.one_of(st.none(), ENDS)), draw(st.one_of(st.none(), ENDS))
+    return "..".join("" if end is None else f'"{end}"' if isinstance(end, str) else repr(end) for end in (low, high))
+
+
+@settings(max_examples=6)
+@given(
+    st.lists(st.lists(st.tuples(DOCUMENT, DATED), min_size=1, max_size=6), min_size=1, max_size=3),
+    st.lists(st.integers(0, 9).map(str), max_size=3),
+    st.one_of(st.none(), TEXT),
+    st.lists(ranges(), min_size=1, max_size=4),
+    st.sampled_from(["year", "month", "day"]),
+    st.sampled_from([None, 2]),
+)
+def test_buckets_are_those_of_plain_counting(
+    commits: list[list[tuple[tuple[str, str, dict[str, Any]], Any]]],
+    deleted: list[str],
+    query: str | None,
+    asked: list[str],
+    unit: str,
+    passages: int | None,
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, Index.create(Path(folder) / "i", passages=passages) as index:
+        fill(index, [[(i, text, {**more, "on": on}) for (i, text, more), on in batch] for batch in commits], deleted)
+        found = None if query is None else {hit.id for hit in index.search_many([query], 1000)[0]}
+        matching = [d.content for d in index.documents() if found is None or d.id in found]
+        hits = Hits(Hit(i, 1.0, Document(str(i), content)) for i, content in enumerate(matching))
+        for field in (f"a({', '.join(asked)})", f"on({unit})"):
+            try:
+                counted_all = index.facets([field], query)[field]
+            except VizslaError as e:
+                assert re.search("no document has|is not a range|is a text, the other|is empty|has no dates", str(e))  # noqa: PT017
+                continue
+            name = field.partition("(")[0]
+            assert facets_of_hits(hits, [field])[field] == counted_all
+            assert counted_all.missing == counted(matching, name)[1]
+            for bucket in counted_all.values:
+                condition = Filter.parse(str(bucket.filter))
+                assert bucket.count == sum(condition.accepts(content) for content in matching)
+            if name == "a":
+                assert [v.value for v in counted_all.values] == asked
+                continue
+            length = {"year": 4, "month": 7, "day": 10}[unit]
+            elements = {e for c in matching for e in (c["on"] if isinstance(c.get("on"), list) else [c.get("on")])}
+            dates = sorted(e[:length] for e in elements if isinstance(e, str) and e not in ("soon", "2001-02-29"))
+            names = [str(v.value) for v in counted_all.values]
+            assert names == sorted(set(names))
+            assert set(dates) <= set(names)
+            assert (names[:1], names[-1:]) == (dates[:1], dates[-1:])
+
+
+@pytest.fixture
+def dated(tmp_path: Path) -> Iterator[Index]:
+    days = ["2023-11-05", "2023-11-30T23:59:59", "2024-02-01", None, "2024-02-29"]
+    with Index.create(tmp_path / "dated") as made:
+        made.add([{"id": str(i), "text": "dogs", "day": day, "year": 1900 + 25 * i} for i, day in enumerate(days)])
+        made.commit()
+        yield made
+
+
+def test_ranges_are_half_open_and_may_overlap(dated: Index) -> None:
+    facet = "year(..1925, 1925..1975, 1950.., 1990..1995)"
+    got = dated.facets([facet], "dogs", size=1)[facet]
+    assert got.values == (
+        FacetValue("..1925", 1, "year < 1925"),
+        FacetValue("1925..1975", 2, "year >= 1925 and year < 1975"),
+        FacetValue("1950..", 3, "year >= 1950"),
+        FacetValue("1990..1995", 0, "year >= 1990 and year < 1995"),
+    )
+    assert (got.distinct, got.missing) == (4, 0)
+    for bucket in got.values:
+        assert dated.search("dogs", filter=bucket.filter, total=True).total == bucket.count
+    days = "day(..2024-02-01, 2024-02-01..)"
+    assert [v.count for v in dated.facets([days])[days].values] == [2, 2]
+    assert dated.facets([days])[days].missing == 1
+
+
+def test_dates_have_no_gaps(dated: Index) -> None:
+    got = dated.facets(["day(month)", "day(year)"], "dogs")
+    assert [(v.value, v.count) for v in got["day(month)"].values] == [
+        ("2023-11", 2), ("2023-12", 0), ("2024-01", 0), ("2024-02", 2),
+    ]  # fmt: skip
+    assert got["day(month)"].values[1].filter == 'day >= "2023-12" and day < "2024-01"'
+    assert [(v.value, v.count) for v in got["day(year)"].values] == [("2023", 2), ("2024", 2)]
+    assert len(dated.facets(["day(day)"])["day(day)"].values) == 117
+    assert dated.facets(["day(day)"], filter="year = 1975")["day(day)"] == FieldFacets((), 0, 1)
+    assert sorted(dated.facet_fields()) == ["day(year)", "year"]
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("yaer(1..2)", "no document has a value in the field 'yaer' .* did you mean 'year'"),
+        ("year(2..1)", "the range 2..1 of the field 'year' is empty; write the smaller end first"),
+        ("year(1..1)", "the range 1..1 of the field 'year' is empty"),
+        ('year(1.."b")', "one end of the range .* is a text, the other a number"),
+        ('year("a"..)', "no document has a text in the field 'year'"),
+        ("day(1900..)", "no document has a number in the field 'day'"),
+        ("year(month)", "the field 'year' has no dates such as"),
+        ("day(week)", "unknown way to count a field"),
+        ("day()", "unknown way to count a field"),
+        ("year(..)", r"'\.\.' is not a range of the field 'year'"),
+        ("year(1..2 3..4)", "is not a range of the field 'year'"),
+        ("year(true..)", "is not a range of the field 'year'"),
+        ("(1..2)", "a filter cannot name the field ''"),
+    ],
+)
+def test_buckets_that_cannot_be_counted(dated: Index, field: str, message: str) -> None:
+    with pytest.raises(VizslaError, match=message):
+        dated.facets([field])
+
+
+def test_dates_at_the_ends_of_the_calendar(tmp_path: Path) -> None:
+    with Index.create(tmp_path / "i") as index:
+        index.add([{"id": "1", "text": "x", "day": "0001-01-01"}, {"id": "2", "text": "x", "day": "9999-12-31"}])
+        index.commit()
+        for unit, last in (("year", "9999"), ("month", "9999-12"), ("day", "9999-12-31")):
+            facet = f"day({unit})"
+            (value,) = index.facets([facet], filter='day > "9"')[facet].values
+            assert value == FacetValue(last, 1, f'day >= "{last}"')
+        with pytest.raises(VizslaError, match="span 119,988 months, more than 10,000; count longer units"):
+            index.facets(["day(month)"])
+
+
+def test_a_field_with_parentheses_in_its_name(tmp_path: Path) -> None:
+    with Index.create(tmp_path / "i") as index:
+        index.add([{"id": str(i), "text": "x", "length (cm)": i} for i in range(4)])
+        index.commit()
+        (field,) = index.facet_fields()
+        assert index.facets([field])[field].distinct == 4
+        facet = f"{field}(0..2)"
+        (bucket,) = index.facets([facet])[facet].values
+        assert (bucket.count, index.count(filter=bucket.filter)) == (2, 2)
+
+
+def test_a_server_counts_the_same_buckets(dated: Index) -> None:
+    wanted = ["year(..1950, 1950..)", "day(month)", "year"]
+    with served({"dogs": str(dated.path)}) as server, RemoteIndex(f"{server.url}/dogs") as client:
+        assert client.facets(wanted, "dogs") == dated.facets(wanted, "dogs")
+        assert client.facets(wanted, "dogs", over=2) == dated.facets(wanted, "dogs", over=2)
+        with pytest.raises(VizslaError, match="is empty; write the smaller end first"):
+            client.facets(["year(2..1)"])

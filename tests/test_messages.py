@@ -30,7 +30,7 @@ def client(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
 
 # Parameters of addresses
 
-SEARCH = "'query', 'hits', 'parse', 'offset', 'filter', 'model', 'expand', 'combine', 'syntax' and 'typos'"
+SEARCH = "'query', 'hits', 'parse', 'offset', 'filter', 'model', 'expand', 'combine', 'syntax', 'typos' and 'total'"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_other_expanders_are_refused_with_a_way_that_works(
 
 
 def test_a_search_option_that_does_not_exist(folder: Path) -> None:
-    options = "model, combine, search_params, approximate, threads, syntax, timeout, typos, offset, sort, "
+    options = "model, combine, search_params, approximate, threads, syntax, timeout, typos, total, offset, sort, "
     options += "collapse, min_score"
     with Index.open(folder) as index:
         for wrong in (

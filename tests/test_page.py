@@ -384,6 +384,24 @@ def test_facets_filter_and_chips_take_it_back(page: Page) -> None:
     wait_for(page, "1–10 of 36 results")
 
 
+def test_dates_are_counted_and_chosen(browser: Browser, tmp_path: Path) -> None:
+    days = ["2021-03-01", "2021-07-09", "2023-01-02"]
+    build(tmp_path / "dated", [{"id": str(i), "text": "dogs", "day": days[i % 3]} for i in range(36)])
+    with served({"dated": tmp_path / "dated"}) as server, opened(browser, server.url) as page:
+        page.goto("?q=dogs")
+        assert page.locator(".facet legend").all_inner_texts() == ["day by year"]
+        assert page.locator(".facet-value bdi").all_inner_texts() == ["2021", "2023"], "2022 has no documents"
+        page.locator(".facet-value", has_text="2021").click()
+        wait_for(page, "1–10 of 24 results")
+        page.reload()
+        wait_for(page, "1–10 of 24 results")
+        assert page.locator(".facet-value[aria-pressed=true]").count() == 1
+        page.locator(".facet-value", has_text="2023").click()
+        wait_for(page, "1–10 of 36 results")
+        page.get_by_role("button", name="Remove day by year: 2021").click()
+        wait_for(page, "1–10 of 12 results")
+
+
 def test_a_condition_and_what_is_wrong_with_it(page: Page) -> None:
     page.goto("?q=dog")
     wait_for(page, "36 results")

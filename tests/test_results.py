@@ -224,6 +224,8 @@ def test_results_on_the_command_line(folder: Path, cli: Cli) -> None:
     assert cli("search", folder, "big dogs", "--facets", "year")[1].endswith("year  1999 (2), 2001 (1)\n")
     counted = json.loads(cli("search", folder, "big dogs", "--facets", "year", "--json")[1])["facets"]["year"]
     assert counted["values"] == [{"value": 1999, "count": 2}, {"value": 2001, "count": 1}]
+    shown = cli("search", folder, "big dogs", "--facets", "year, year(..2000,2000..)")[1]
+    assert shown.endswith("year  1999 (2), 2001 (1)\nyear(..2000,2000..)  ..2000 (2), 2000.. (1)\n")
 
 
 def test_mistakes_on_the_command_line(folder: Path, cli: Cli) -> None:

@@ -166,8 +166,14 @@ Collapse = Annotated[
 MinScore = Annotated[
     float | None, typer.Option("--min-score", metavar="X", help="Only results with this score or a higher one.")
 ]
+Total = Annotated[bool, typer.Option("--total", help="Count all results exactly, and say how many there are.")]
 Facets = Annotated[
-    str | None, typer.Option("--facets", metavar="FIELD,...", help="Count the values of fields over all matches.")
+    str | None,
+    typer.Option(
+        "--facets",
+        metavar="FIELD,...",
+        help="Count values over all matches; year(..1900,1900..): ranges; day(month): dates.",
+    ),
 ]
 Like = Annotated[str | None, typer.Option("--like", metavar="ID", help="Find documents similar to this one.")]
 Threads = Annotated[

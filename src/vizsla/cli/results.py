@@ -23,6 +23,7 @@ MATCH = "bold yellow"
 TITLE_WIDTH, TEXT_WIDTH = 120, 240  # characters
 _WIDE = 1000  # columns of an output that is not a terminal
 _MAX_TERMS = 8
+_FACET = re.compile(r"""(?:`[^`]*`|\((?:"(?:[^"\\]|\\.)*"|[^()"])*\)|[^,])+""")  # commas in parentheses do not separate
 
 
 def count_documents(retriever: Retriever) -> str:
@@ -208,7 +209,7 @@ def _similar(retriever: Retriever, doc_id: str, k: int, filter: str | None) -> t
 def _count_facets(retriever: Retriever, fields: str, query: str, filter: str | None) -> Facets:
     from vizsla.index import CollectionView
 
-    names = [name.strip() for name in fields.split(",") if name.strip()]
+    names = [name.strip() for name in _FACET.findall(fields) if name.strip()]
     if not isinstance(retriever, CollectionView):
         raise VizslaError(f"{retriever.name} is not an index, so --facets has nothing to count; leave it out")
     return retriever.facets(names, query, filter)
@@ -216,10 +217,12 @@ def _count_facets(retriever: Retriever, fields: str, query: str, filter: str | N
 
 def facets_as_json(retriever: Retriever, fields: str, query: str, filter: str | None) -> dict[str, Any]:
     """The values of fields over all documents that match, as plain data."""
+    from vizsla.index.search.facets import value_as_json
+
     counted = _count_facets(retriever, fields, query, filter)
     return {
         name: {
-            "values": [{"value": v.value, "count": v.count} for v in own.values],
+            "values": [value_as_json(v) for v in own.values],
             "distinct": own.distinct,
             "missing": own.missing,
         }

@@ -44,7 +44,8 @@ class _Search:
         from vizsla.retrievers import rerank_hits
 
         best = rerank_hits(found, found.corrected or query, self.reranker)[:k]
-        return best.with_spelling(did_you_mean=found.did_you_mean, corrected=found.corrected)
+        said = best.with_spelling(did_you_mean=found.did_you_mean, corrected=found.corrected)
+        return said.with_total(found.total)
 
 
 def search(
@@ -75,6 +76,7 @@ def search(
     sort: options.Sort = None,
     collapse: options.Collapse = None,
     min_score: options.MinScore = None,
+    total: options.Total = False,
     facets: options.Facets = None,
     like: options.Like = None,
     threads: options.Threads = None,
@@ -87,7 +89,7 @@ def search(
 ) -> None:
     """Search an index: a query, a file of queries, or a prompt."""
     started = time.perf_counter()
-    page = _page(offset, sort, collapse, min_score, typos)
+    page = _page(offset, sort, collapse, min_score, typos, total=total)
     _check(query, queries, output, rerank or reranker is not None, depth, threads, approximate)
     _check_results(query, page, facets, like, rerank or reranker is not None)
     cross_encoder = _cross_encoder(reranker) if rerank or reranker is not None else None
@@ -141,7 +143,7 @@ def _check(
 
 
 def _page(
-    offset: int, sort: str | None, collapse: str | None, min_score: float | None, typos: str | None
+    offset: int, sort: str | None, collapse: str | None, min_score: float | None, typos: str | None, *, total: bool
 ) -> PageOptions:
     """The given options that select which results to show."""
     page: PageOptions = {}
@@ -157,6 +159,8 @@ def _page(
         from vizsla.runs.hits import check_typos
 
         page["typos"] = check_typos(typos)
+    if total:
+        page["total"] = True
     return page
 
 
@@ -179,10 +183,13 @@ def _show(search: _Search, query: str, k: int) -> str:
     searched = hits.corrected or query
     if hits:
         show_hits(search.retriever, searched, hits, search.filter)
-    elif search.page.keys() - {"typos"}:
+    elif search.page.keys() - {"typos", "total"}:
         console.remark("nothing found: no result is left on this page")
     else:
         console.remark(nothing_found(search.retriever, searched, search.filter))
+    if "total" in search.page and hits.total is not None:
+        shown = f"{hits[0].rank:,} to {hits[-1].rank:,} of " if hits else ""
+        console.remark(f"{shown}{console.count(hits.total, 'result')}")
     remark_spelling(hits)
     return searched
 
@@ -195,9 +202,11 @@ def _as_json(search: _Search, query: str, k: int, loading: float) -> dict[str, A
     times = {"milliseconds": round(milliseconds, 3), "loading_milliseconds": round(loading * 1000, 3)}
     spelling = {"did_you_mean": hits.did_you_mean, "corrected": hits.corrected}
     said = {name: text for name, text in spelling.items() if text is not None}
+    known = {} if hits.total is None else {"total": hits.total}
     return {
         "query": query,
         **said,
+        **known,
         "model": search.retriever.name,
         **times,
         "results": [hit_as_json(hit) for hit in hits],

@@ -36,7 +36,7 @@ class CollectionView(Retriever):
     ) -> list[Hits]:
         """The k best documents for each query, best first; without `documents` hits have ids and scores only.
 
-        `page`: offset, sort, collapse, min_score and typos, as in `Collection.search_many`.
+        `page`: offset, sort, collapse, min_score, typos and total, as in `Collection.search_many`.
         """
 
     def search(self, query: str, k: int = 10, filter: FilterLike = None, **page: Unpack[PageOptions]) -> Hits:
@@ -150,6 +150,9 @@ class Collection(CollectionView):
         reads plain words of which the last may be half typed.
         `typos`: `suggest` says in `did_you_mean` of the hits what may be meant by words that the collection does not
         have. `on` searches for that, and says so in `corrected` of the hits. By default nothing is corrected.
+        `total`: count all results exactly: `total` of the hits says how many there are on all pages together, those
+        that `count` counts, less what `collapse` and `min_score` leave out. To a dense model every document with a
+        vector is a result. Without it `total` is None, or known because the search has found all results anyway.
         `timeout`: after so many seconds the search is stopped, and `StoppedError` is raised.
         `offset`: how many of the first results are left out. `min_score`: only results with this score or a higher one.
         `sort`: a field to sort all results by: `year` ascending, `-year` descending.
@@ -162,7 +165,7 @@ class Collection(CollectionView):
     ) -> Run:
         """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing.
 
-        A run holds no more than rankings, so `typos` is refused.
+        A run holds no more than rankings, so `typos` and `total` are refused.
         """
 
     @abstractmethod

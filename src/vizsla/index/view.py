@@ -205,7 +205,7 @@ class IndexView(CollectionView):
     ) -> list[Hits]:
         """The k best documents for each query, best first; without `documents` hits have ids and scores only.
 
-        `page`: offset, sort, collapse, min_score and typos, as in `Index.search_many`.
+        `page`: offset, sort, collapse, min_score, typos and total, as in `Index.search_many`.
         """
         return self.index._search_with(self.options._replace(**page), queries, k, filter, documents)
 

@@ -17,10 +17,10 @@ from vizsla.datasets.sources import BATCH
 from vizsla.errors import InputError, UnknownNameError, UnsupportedError, VizslaError, kind_of
 from vizsla.index import Added, Facets, FacetValue, FieldFacets, Suggestion, TermStatistics
 from vizsla.index.collection import ids_or_filter
-from vizsla.index.search.plan import NO_TYPOS, ModelFreeOptions, SearchKeywords, SearchSettings, check_options
+from vizsla.index.search.plan import NO_TOTAL, NO_TYPOS, ModelFreeOptions, SearchKeywords, SearchSettings, check_options
 from vizsla.models import Model
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hits, KnownDocuments, Run, document_id
-from vizsla.runs.hits import check_typos
+from vizsla.runs.hits import check_total, check_typos
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import (
     check_count,
@@ -40,7 +40,7 @@ CHUNK_BYTES, CHUNK_DOCUMENTS = 2 << 20, 5000
 
 T = TypeVar("T")
 _WAY = ("model", "combine", "search_params", "syntax")  # options of a search that a server takes
-_PAGE = ("sort", "collapse", "min_score", "typos")
+_PAGE = ("sort", "collapse", "min_score", "typos", "total")
 _SPELLING = ("did_you_mean", "corrected")
 _OF_SCORES = ("model", "weights", "expand", "syntax")  # options that decide the score of a document
 
@@ -184,10 +184,11 @@ class Calls:
             check_count(k, "k, the number of results,"),
         )
         asked = [number for number, text in enumerate(texts) if text.strip()]
-        found = [Hits() for _ in texts]
+        found = [Hits().with_total(0) for _ in texts]
         at_once = max(min(self.limits.queries, HITS // k), 1)
         page = {name: options[name] for name in _PAGE if options.get(name) is not None}  # type: ignore[literal-required]
         check_typos(page.get("typos"))
+        check_total(page.get("total", False))
         body = {**_filter(filter), **({} if documents else {"fields": []}), **page}
         first = options.get("offset", 0)
         if type(first) is not int or first < 0:
@@ -207,6 +208,7 @@ class Calls:
         found: list[list[dict[str, Any]]] = [[] for _ in body["queries"]]
         generation, offset = None, first
         spelled: list[dict[str, str]] = []
+        totals: list[int | None] = []
         while offset < first + k:
             size = min(first + k - offset, self.limits.k)
             answer = yield self._search({**body, "k": size, **({"offset": offset} if offset else {})})
@@ -215,12 +217,14 @@ class Calls:
                 continue
             generation, offset = answer["generation"], offset + size
             spelled = [{name: row[name] for name in _SPELLING if name in row} for row in answer["results"]]
+            totals = [row.get("total") for row in answer["results"]]
             for own, result in zip(found, answer["results"], strict=True):
                 own.extend(result["hits"])
             if all(first + len(own) < offset for own in found):
                 break  # there are no more
         return [
-            _hits(own).with_spelling(**said) if said else _hits(own) for own, said in zip(found, spelled, strict=True)
+            _hits(own).with_spelling(**said).with_total(total)
+            for own, said, total in zip(found, spelled, totals, strict=True)
         ]
 
     def run(
@@ -230,6 +234,8 @@ class Calls:
         texts = list(check_mapping(queries).values())
         if check_typos(options.get("typos")) is not None:
             raise VizslaError(NO_TYPOS)
+        if options.get("total"):
+            raise VizslaError(NO_TOTAL)
         found = yield from self.search_many(texts, k, filter, documents=False, **options)
         return Run(dict(zip(queries, map(ranking_of, found), strict=True)), str(options.get("model") or self.name))
 
@@ -532,7 +538,7 @@ def _hits(rows: Sequence[Mapping[str, Any]]) -> Hits:
 
 
 def _field_facets(counted: Mapping[str, Any]) -> FieldFacets:
-    values = tuple(FacetValue(row["value"], row["count"]) for row in counted["values"])
+    values = tuple(FacetValue(row["value"], row["count"], row.get("filter")) for row in counted["values"])
     return FieldFacets(values, counted["distinct"], counted["missing"])
 
 

@@ -154,6 +154,7 @@ class PageOptions(TypedDict, total=False):
     collapse: str | None
     min_score: float | None
     typos: str | None
+    total: bool
 
 
 TYPOS = ("off", "suggest", "on")
@@ -169,6 +170,13 @@ def check_typos(name: object) -> str | None:
     return None if name == "off" else name
 
 
+def check_total(value: object) -> bool:
+    """Whether the total of all results is asked for; anything but true and false is refused."""
+    if not isinstance(value, bool):
+        raise VizslaError(f"total is true or false, not {kind_of(value)}")
+    return value
+
+
 class _DocumentsOfHits:
     """A source with the documents of existing hits; a number is a position among the hits."""
 
@@ -182,7 +190,7 @@ class _DocumentsOfHits:
 class _Columns:
     """The columns of a ranking, and the documents that have been read: a source whose numbers are rows."""
 
-    __slots__ = ("_documents", "_numbers", "_source", "ids", "passages", "ranks", "scores", "spelling")
+    __slots__ = ("_documents", "_numbers", "_source", "ids", "passages", "ranks", "scores", "spelling", "total")
 
     def __init__(
         self,
@@ -197,6 +205,7 @@ class _Columns:
         self._numbers, self._source = numbers, source
         self._documents: dict[int, Document] = {}
         self.spelling: tuple[str | None, str | None] = (None, None)
+        self.total: int | None = None
 
     @classmethod
     def of(cls, hits: Sequence[Hit]) -> _Columns:
@@ -261,11 +270,13 @@ class Hits(Sequence[Hit]):
         *,
         first: int = 1,
         passages: Sequence[int | None] | None = None,
+        total: int | None = None,
     ) -> Hits:
         """Hits from ids and scores, best first.
 
         `source` reads the documents, by their `numbers`, when they are accessed; by default the numbers are positions
         and documents have no content. `first`: the rank of the first hit. `passages`: the passage numbers, if any.
+        `total`: how many results there are in all, where that is known.
 
         >>> hits = Hits.from_columns(["7", "8"], [2.5, 1.5], source=KnownDocuments([{"title": "Dogs"}, {}]), first=11)
         >>> hits[0]["title"], hits[-1].rank, hits.scores
@@ -274,7 +285,9 @@ class Hits(Sequence[Hit]):
         count = len(ids)
         places, ranks = range(count), range(first, first + count)
         known = places if numbers is None else numbers
-        return cls._view(_Columns(ids, scores, ranks, passages, known, source), places)
+        columns = _Columns(ids, scores, ranks, passages, known, source)
+        columns.total = total
+        return cls._view(columns, places)
 
     @classmethod
     def _view(cls, columns: _Columns, rows: range) -> Hits:
@@ -317,6 +330,29 @@ class Hits(Sequence[Hit]):
         True
         """
         return self._columns.spelling[1]
+
+    @property
+    def total(self) -> int | None:
+        """How many results all pages have together; None where the search has not counted them.
+
+        A search counts them with `total=True`, or by itself where it has found them all anyway. Part of some hits has
+        the same total.
+
+        >>> hits = Hits([Hit(1, 2.5, Document("7", {}))])
+        >>> hits.total, hits.with_total(234)[:0].total
+        (None, 234)
+        """
+        return self._columns.total
+
+    def with_total(self, total: int | None) -> Hits:
+        """The same hits, with how many results there are in all.
+
+        >>> Hits([]).with_total(0).total
+        0
+        """
+        columns = copy(self._columns)
+        columns.total = total
+        return self._view(columns, self._rows)
 
     def with_spelling(self, *, did_you_mean: str | None = None, corrected: str | None = None) -> Hits:
         """The same hits, with what is to be said about the spelling of the query.
@@ -362,7 +398,7 @@ class Hits(Sequence[Hit]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copying and pickling: the hits are copied with their documents, not with the source they are read from."""
-        return _restored, (list(self), self.did_you_mean, self.corrected)
+        return _restored, (list(self), self.did_you_mean, self.corrected, self.total)
 
     def columns(self) -> dict[str, list[Any]]:
         """Ranks, ids, scores and the fields of documents, a list of values each; None where a document has none.
@@ -403,9 +439,9 @@ class Hits(Sequence[Hit]):
         return spelled + (f"<table>{head}{rows}</table>" if self else "<p>nothing found</p>")
 
 
-def _restored(hits: list[Hit], did_you_mean: str | None, corrected: str | None) -> Hits:
+def _restored(hits: list[Hit], did_you_mean: str | None, corrected: str | None, total: int | None) -> Hits:
     """Hits that were pickled."""
-    return Hits(hits).with_spelling(did_you_mean=did_you_mean, corrected=corrected)
+    return Hits(hits).with_spelling(did_you_mean=did_you_mean, corrected=corrected).with_total(total)
 
 
 def _module(name: str) -> Any:

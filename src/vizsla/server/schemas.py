@@ -48,6 +48,7 @@ class Candidates(Answer):
     api: Literal["v1"]
     index: str
     query: QueryText
+    total: int | None = Field(None, description="How many results all pages have, if asked for or known anyway.")
     candidates: list[Candidate]
 
 
@@ -109,10 +110,11 @@ class FoundDocument(Answer):
 
 
 class FacetCount(Answer):
-    """A value, and how many documents have it."""
+    """A value or a bucket of values, and how many documents have it."""
 
     value: str | float | bool
     count: int
+    filter: str | None = Field(None, description="Of a bucket the filter that selects it.")
 
 
 class FieldCounts(Answer):
@@ -137,6 +139,7 @@ class SearchResult(Answer):
     query: str
     did_you_mean: str | None = Field(None, description="The query without what may be typing errors.")
     corrected: str | None = Field(None, description="The query that was searched instead.")
+    total: int | None = Field(None, description="How many results all pages have, if asked for or known anyway.")
     hits: list[FoundDocument]
     facets: dict[str, FieldCounts] | None = None
     facets_over: FacetScope | None = None
@@ -315,6 +318,7 @@ _TYPOS = (
     "`suggest` says in `did_you_mean` what may be meant by words that the collection does not have; `on` searches for "
     "that, and says so in `corrected`."
 )
+_TOTAL = "Count all results exactly: `total` says how many all pages have."
 _GENERATION = "Answer from this commit or a later one."
 
 
@@ -331,10 +335,16 @@ class HighlightBody(Body):
     width: int = Field(240, ge=20, le=2000, description="About how many characters a snippet has.")
 
 
+_FACETS = (
+    "Fields; in parentheses ranges or a unit of dates: `year(..1900, 1900..1950)`, `published(month)`. "
+    "May be empty, to count only documents."
+)
+
+
 class FacetsBody(Body):
     """Which values are counted."""
 
-    fields: list[StrictStr] = Field(max_length=20, description="May be empty, to count only documents.")
+    fields: list[StrictStr] = Field(max_length=20, description=_FACETS)
     over: Literal["all"] | Annotated[StrictInt, Field(ge=1)] = Field(
         "all", description="`all` counts all matching documents exactly; a number counts only that many of the best."
     )
@@ -361,7 +371,7 @@ class SearchBody(ModelChoice, QueryLanguage):
     query: StrictStr | None = None
     queries: list[StrictStr] | None = None
     like: StrictStr | StrictInt | None = Field(None, description="The id of a document: find others like it.")
-    k: StrictInt = Field(10, description="How many results; 0 for facets only.")
+    k: StrictInt = Field(10, description="How many results; 0 for facets or a total only.")
     offset: StrictInt = Field(0, description="How many of the best results to skip, for paging.")
     sort: StrictStr | None = Field(None, max_length=200, description="A field to sort results by; `-year`: descending.")
     collapse: StrictStr | None = Field(None, max_length=200, description="A field: the best result of each value.")
@@ -372,6 +382,7 @@ class SearchBody(ModelChoice, QueryLanguage):
     rerank: StrictStr | None = Field(None, max_length=100, description="The name of a reranker of the server.")
     depth: StrictInt = Field(100, ge=1, le=1000, description="How many documents are reranked.")
     typos: Literal["off", "suggest", "on"] | None = Field(None, description=_TYPOS)
+    total: StrictBool = Field(False, description=_TOTAL)
     fields: list[StrictStr] | None = Field(None, max_length=100, description="Fields to return; default: all.")
     highlight: StrictBool | HighlightBody = Field(False, description="Snippets with the places of matching words.")
     explain: StrictBool = Field(False, description="Why each document has its score.")
@@ -394,6 +405,7 @@ class SearchParameters(BaseModel):
     combine: str | None = Field(None, max_length=200)
     syntax: Literal["lucene", "typing"] | None = Field(None, description=_SYNTAX)
     typos: Literal["off", "suggest", "on"] | None = Field(None, description=_TYPOS)
+    total: bool = Field(False, description=_TOTAL)
 
 
 class ExplainBody(ModelChoice, QueryLanguage):

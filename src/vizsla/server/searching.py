@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from vizsla import stopping
 from vizsla.errors import VizslaError
-from vizsla.index.search.facets import Facets, facets_of_hits
+from vizsla.index.search.facets import Facets, facets_of_hits, value_as_json
 from vizsla.index.search.highlight import Highlighter
 from vizsla.models import Model, Reranker
 from vizsla.retrievers import rerank_hits
@@ -39,6 +39,7 @@ class Arrangement(NamedTuple):
     collapse: str | None = None
     min_score: float | None = None
     typos: str | None = None
+    total: bool = False
 
 
 _BY_SCORE = Arrangement()
@@ -111,7 +112,11 @@ class SearchPlan:
 
     def _search(self, queries: Sequence[str]) -> list[Hits]:
         wanted = self.k + self.offset + (self.like is not None)
-        if self.k == 0 and self.arrangement.typos is None and (self.facets is None or self.facets.over == "all"):
+        if (
+            self.k == 0
+            and self.arrangement[-2:] == (None, False)
+            and (self.facets is None or self.facets.over == "all")
+        ):
             return [Hits() for _ in queries]
         depth = max(wanted, self.facets.over if self.facets is not None and self.facets.over != "all" else 0)
         if self.reranker is not None:
@@ -152,7 +157,11 @@ class SearchPlan:
             for hit in hits:
                 explanation = index.explain(query, hit["id"], self.filter, model=self.model, syntax=self.syntax)
                 hit["explanation"] = explanation.as_dict()
-        result: dict[str, Any] = {"query": typed, **_spelling(found), "hits": hits}
+        total = found.total
+        if not query:  # all documents that pass the filter
+            total = index.count(None, self.filter) if self.arrangement.total else None
+        known = {} if total is None or self.like is not None else {"total": total}
+        result: dict[str, Any] = {"query": typed, **_spelling(found), **known, "hits": hits}
         if self.facets is not None:
             result |= self._facets(self.facets, query, found)
         return result
@@ -200,7 +209,8 @@ class SearchPlan:
             for rank, hit in enumerate(self._page(found), self.offset + 1)
         ]
         asked = {"text": query, **_spelling(found)}
-        answer = {"api": "v1", "index": self.hosted.name, "query": asked, "candidates": candidates}
+        known = {} if found.total is None else {"total": found.total}
+        answer = {"api": "v1", "index": self.hosted.name, "query": asked, **known, "candidates": candidates}
         return json_bytes(answer)
 
     def _doc(self, hit: Hit) -> Any:
@@ -215,14 +225,15 @@ def _spelling(hits: Hits) -> dict[str, str]:
 
 
 def _like(found: Hits, hits: Sequence[Hit]) -> Hits:
-    """Other hits, with what was said of the spelling."""
-    return Hits(hits).with_spelling(did_you_mean=found.did_you_mean, corrected=found.corrected)
+    """Other hits, with what was said of the spelling and the total."""
+    said = Hits(hits).with_spelling(did_you_mean=found.did_you_mean, corrected=found.corrected)
+    return said.with_total(found.total)
 
 
 def _counts(counted: Facets) -> dict[str, Any]:
     return {
         name: {
-            "values": [{"value": v.value, "count": v.count} for v in field.values],
+            "values": [value_as_json(v) for v in field.values],
             "distinct": field.distinct,
             "missing": field.missing,
         }
@@ -248,7 +259,8 @@ async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParam
     condition = parsed_filter(asked.filter)
     plan = SearchPlan(
         hosted, asked.hits, asked.offset, condition, model, asked.combine, as_pyserini=True,
-        doc_as_text=not asked.parse, syntax=asked.syntax, arrangement=Arrangement(typos=check_typos(asked.typos)),
+        doc_as_text=not asked.parse, syntax=asked.syntax,
+        arrangement=Arrangement(typos=check_typos(asked.typos), total=asked.total),
     )  # fmt: skip
     return (await plan.submit(service, [text]))[0]
 
@@ -276,11 +288,13 @@ def _planned(service: Service, hosted: Hosted, body: SearchBody) -> tuple[Search
     model = hosted.models.model(body.model, body.weights, body.expand)
     like = None if body.like is None else document_id(body.like)
     queries = _queries(hosted, body, model, like)
-    if not queries and body.k == 0 and body.facets is not None and body.facets.over == "all":
-        queries = [""]  # the values of all documents
+    if not queries and body.k == 0 and (body.total if body.facets is None else body.facets.over == "all"):
+        queries = [""]  # all documents
     elif like is None:
         check_queries_count(limits, queries, body.k + body.offset)
         queries = [check_query_text(limits, query) for query in queries]
+    if like is not None and body.total:
+        raise RequestError("like gives only the best, so there is no total; leave out total")
     if body.explain and body.rerank is not None:
         raise RequestError("a reranker cannot explain its scores; leave out explain or rerank")
     if body.rerank is not None and (body.sort is not None or body.min_score is not None):
@@ -296,7 +310,7 @@ def _planned(service: Service, hosted: Hosted, body: SearchBody) -> tuple[Search
         None if body.fields is None else tuple(body.fields), highlight, body.explain, body.facets, like,
         syntax=None if like is not None else body.syntax,
         arrangement=Arrangement(
-            body.sort, body.collapse, body.min_score, None if like is not None else check_typos(body.typos)
+            body.sort, body.collapse, body.min_score, None if like is not None else check_typos(body.typos), body.total
         ),
     )  # fmt: skip
     return plan, queries

@@ -47,7 +47,7 @@ from vizsla.runs.filters import (
     field_names,
     refuse_unknown_fields,
 )
-from vizsla.runs.hits import check_typos
+from vizsla.runs.hits import check_total, check_typos
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_count, check_queries
 
@@ -563,6 +563,8 @@ class Plan:
         refuse_syntax(address, options.syntax)
         if check_typos(options.typos) is not None:
             raise cannot(address, "typos")
+        if check_total(options.total):
+            raise cannot(address, "total")
         for name in ("sort", "collapse"):
             if getattr(options, name) is not None:
                 raise cannot(address, name)

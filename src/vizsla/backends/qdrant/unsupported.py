@@ -13,6 +13,7 @@ _CANNOT = {
     "union": "search the union of the best of each part; add the parts up, or fuse them, as by rrf",
     "facets": "count the values of fields over all documents that match; count the best ones, as with over=100",
     "count": "count all documents that match a query; count those that pass a filter",
+    "total": "count all results of a search; count the documents that pass a filter",
     "typos": "correct words; an index in a folder can",
     "suggest": "complete words; an index in a folder can",
     "compact": "be compacted from here; its servers compact it themselves",

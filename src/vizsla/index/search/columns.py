@@ -148,13 +148,18 @@ class Column:
 
     def passing(self, tests: Sequence[Test]) -> np.ndarray:
         """[documents] which have a value that passes one of some tests, as `runs.filters` defines it."""
-        chosen = np.zeros(len(self.values) + 1, np.bool_)  # the last stands for no value
-        passed: np.ndarray = np.zeros(len(self.codes), np.bool_)
+        passed: np.ndarray = self.null.copy() if ("=", None) in tests else np.zeros(len(self.codes), np.bool_)
+        chosen = self.chosen(tests)
+        passed |= chosen[self.codes]
+        passed[self.more_documents[chosen[self.more_codes]]] = True
+        return passed
+
+    def chosen(self, tests: Sequence[Test]) -> np.ndarray:
+        """[values + 1] which values pass one of some tests; the last stands for no value, and is False."""
+        chosen = np.zeros(len(self.values) + 1, np.bool_)
         for comparison, value in tests:
             family = family_of(value)
-            if family == "null":
-                passed |= self.null
-            elif family == "boolean":
+            if family == "boolean":
                 chosen[:-1] |= np.array([v is value for v in self.values], np.bool_)
             elif family in self._sorted:
                 ordered, codes = self._sorted[family]
@@ -162,9 +167,7 @@ class Column:
                 end = bisect_left(ordered, value) if comparison == "<" else bisect_right(ordered, value)
                 first, last = {"=": (begin, end), "<": (0, end), "<=": (0, end)}.get(comparison, (begin, len(codes)))
                 chosen[codes[first:last]] = True
-        passed |= chosen[self.codes]
-        passed[self.more_documents[chosen[self.more_codes]]] = True
-        return passed
+        return chosen
 
     @cached_property
     def _sorted(self) -> dict[str, tuple[list[Any], np.ndarray]]:

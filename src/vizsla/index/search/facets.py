@@ -1,9 +1,9 @@
-"""Facets: which values a field has among the documents that match, and how many documents have each."""
+"""Facets: which values, ranges or dates a field has among the documents that match, and how many have each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from vizsla.datasets import document_of
 from vizsla.datasets.extracted import OUTLINE
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.search.bound_model import BoundModel
+from vizsla.index.search.buckets import Facet, field_path, is_date
 from vizsla.index.search.columns import Column, Path, Scalar, scalars_of, value_at, value_order
 from vizsla.index.search.matching import matching_rows
 from vizsla.index.search.searcher import Searcher
@@ -29,15 +30,21 @@ _DEEPEST = 8  # levels of nested objects
 
 @dataclass(frozen=True)
 class FacetValue:
-    """A value of a field, and how many of the matching documents have it."""
+    """A value of a field or a bucket of values, and how many of the matching documents have it."""
 
     value: Scalar
+    """Of a bucket its name: a range as it was given, or a year, month or day."""
     count: int
+    filter: str | None = field(default=None, repr=False)
+    """Of a bucket the filter that selects it."""
 
 
 @dataclass(frozen=True)
 class FieldFacets:
-    """The values of a field, the most frequent first, equal counts by value; as many as were asked for."""
+    """The values of a field, the most frequent first, equal counts by value; as many as were asked for.
+
+    Buckets are all there, in their order, also those without documents.
+    """
 
     values: tuple[FacetValue, ...]
     distinct: int
@@ -68,18 +75,25 @@ def count_facets(
     syntax: str | None = None,
 ) -> Facets:
     """The values of fields over all documents that match; see `facets` in the module `inspection`."""
-    paths, size = _checked(fields, size)
+    wanted, size = _checked(fields, size)
     documents = searcher.rows.matching_documents(matching_rows(searcher, bound, query, condition, syntax))
     counted = {}
-    for name in paths:
-        counted[name] = _facets(column_of(searcher, name), documents, size)
+    for name, facet in wanted.items():
+        column = _column(searcher, facet.path)
+        facet.check(column)
+        counted[name] = _facets(column, documents, facet, size)
     return Facets(counted, int(np.count_nonzero(documents)))
 
 
 def column_of(searcher: Searcher, name: str) -> Column:
     """The values of a field; one in which no document has any is refused."""
-    column = searcher.columns.column(field_path(name))
+    return _column(searcher, field_path(name))
+
+
+def _column(searcher: Searcher, path: Path) -> Column:
+    column = searcher.columns.column(path)
     if not column.values:
+        name = ".".join(path)
         hint = other_fields(name, searcher.field_names())
         raise VizslaError(
             f"no document has a value in the field {name!r} that can be counted or sorted by: a text, a number, true "
@@ -96,18 +110,32 @@ def facets_of_hits(hits: Sequence[Hit], fields: Sequence[str], size: int = 10) -
     >>> facets_of_hits(hits, ["year"])["year"].values
     (FacetValue(value=1999, count=2), FacetValue(value=2000, count=1))
     """
-    paths, size = _checked(fields, size)
+    wanted, size = _checked(fields, size)
     everything = np.ones(len(hits), np.bool_)
     columns = {
-        name: Column.of((value_at(hit.document.content, path) for hit in hits), len(hits), name)
-        for name, path in paths.items()
+        name: Column.of((value_at(hit.document.content, facet.path) for hit in hits), len(hits), name)
+        for name, facet in wanted.items()
     }
-    return Facets({name: _facets(column, everything, size) for name, column in columns.items()}, len(hits))
+    return Facets({name: _facets(columns[name], everything, facet, size) for name, facet in wanted.items()}, len(hits))
 
 
-def _facets(column: Column, documents: np.ndarray, size: int) -> FieldFacets:
+def value_as_json(counted: FacetValue) -> dict[str, Any]:
+    """A counted value as plain data; a bucket has its filter.
+
+    >>> value_as_json(FacetValue("..1900", 3, "year < 1900"))
+    {'value': '..1900', 'count': 3, 'filter': 'year < 1900'}
+    """
+    plain = {"value": counted.value, "count": counted.count}
+    return plain if counted.filter is None else {**plain, "filter": counted.filter}
+
+
+def _facets(column: Column, documents: np.ndarray, facet: Facet, size: int) -> FieldFacets:
     """The values of a column over some documents, given as a mask."""
     counts, missing = column.count(documents)
+    if facet.ranges or facet.unit is not None:
+        buckets = facet.buckets(column, counts)
+        found = tuple(FacetValue(b.name, b.count(column, documents, counts), str(b.filter)) for b in buckets)
+        return FieldFacets(found, len(found), missing)
     codes = np.flatnonzero(counts)
     distinct = len(codes)
     if distinct > size:  # sort no more than what can be among the first
@@ -118,24 +146,11 @@ def _facets(column: Column, documents: np.ndarray, size: int) -> FieldFacets:
     return FieldFacets(tuple(values[:size]), distinct, missing)
 
 
-def _checked(fields: object, size: object) -> tuple[dict[str, Path], int]:
-    """The path of each field and the checked size; raises an error for invalid names or sizes."""
+def _checked(fields: object, size: object) -> tuple[dict[str, Facet], int]:
+    """What is counted of each field and the checked size; raises an error for invalid names or sizes."""
     if isinstance(fields, str | bytes) or not isinstance(fields, Sequence):
         raise VizslaError(f'fields are a list of names, as in ["year", "lang"], not {kind_of(fields)}')
-    return {name: field_path(name) for name in fields}, check_count(size, "the number of values")
-
-
-def field_path(name: object) -> Path:
-    """The keys that lead to a field, as a filter reads its name: a dot leads into an object, except in backquotes.
-
-    >>> field_path("source.name"), field_path("`a.b`"), field_path("two words")
-    (('source', 'name'), ('a.b',), ('two words',))
-    """
-    if not isinstance(name, str):
-        raise VizslaError(f"the name of a field is a text, not {kind_of(name)}")
-    condition = Filter.of({name: None})
-    assert condition is not None
-    return condition.root.field
+    return {name: Facet.of(name) for name in fields}, check_count(size, "the number of values")
 
 
 def facet_fields(searcher: Searcher) -> list[str]:
@@ -148,8 +163,8 @@ def facet_fields(searcher: Searcher) -> list[str]:
     found: dict[Path, list[Any]] = {}
     for metadata in list(samples.values())[:_SAMPLE]:
         _collect({key: value for key, value in metadata.items() if key != OUTLINE}, (), found)
-    named = ((field_name(path), path) for path, values in found.items() if _is_worth_counting(values))
-    return [name for name, path in named if _leads_to(name, path)][:MAX_FIELDS]
+    named = ((field_name(path), path, values) for path, values in found.items() if _is_worth_counting(values))
+    return [name + _unit_of(values) for name, path, values in named if _leads_to(name, path)][:MAX_FIELDS]
 
 
 def _collect(content: Mapping[str, Any], path: Path, found: dict[Path, list[Any]]) -> None:
@@ -162,12 +177,23 @@ def _collect(content: Mapping[str, Any], path: Path, found: dict[Path, list[Any]
 
 
 def _is_worth_counting(field_values: Sequence[Any]) -> bool:
-    """Whether a field has short values that repeat, or few values in all."""
+    """Whether a field has dates alone, short values that repeat, or few values in all."""
+    if _unit_of(field_values):
+        return True
     values = [value for field_value in field_values for value in scalars_of(field_value)]
     if not values or any(isinstance(value, str) and len(value) >= _LONGEST for value in values):
         return False
     distinct = len({(isinstance(value, bool), value) for value in values})
     return distinct <= max(_FEW, len(values) * 3 // 4)
+
+
+def _unit_of(field_values: Sequence[Any]) -> str:
+    """How dates are counted, so that there are not too many buckets: `(year)`; empty for other values."""
+    values = [value for field_value in field_values for value in scalars_of(field_value)]
+    if not values or not all(map(is_date, values)):
+        return ""
+    months = {str(value)[:7] for value in values}
+    return "(day)" if len(months) == 1 else "(month)" if len({month[:4] for month in months}) == 1 else "(year)"
 
 
 def _leads_to(name: str, path: Path) -> bool:

@@ -36,6 +36,16 @@ def matching_rows(
         return [mask & rows_with_a_score(segment, encoded) for segment, mask in pairs]
 
 
+def count_matching(
+    searcher: Searcher, bound: BoundModel, query: str, condition: Filter | None, syntax: str | None
+) -> int:
+    """How many documents a search without a limit would find; a document in passages counts once."""
+    masks = matching_rows(searcher, bound, query, condition, syntax)
+    if searcher.snapshot.splitter is None:
+        return sum(int(np.count_nonzero(mask)) for mask in masks)
+    return int(np.count_nonzero(searcher.rows.matching_documents(masks)))
+
+
 def _allowed_rows(searcher: Searcher, condition: Filter | None) -> list[np.ndarray]:
     """For each segment the live rows that pass a filter."""
     if condition is not None:

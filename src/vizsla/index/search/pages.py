@@ -51,8 +51,18 @@ class Page:
         by = by[1:] if by is not None and descending else by
         return cls(offset, by, descending, None if collapse is None else str(collapse), min_score)  # type: ignore[arg-type]
 
-    def select(self, searcher: Searcher, rank: Callable[[int], TopDocuments], k: int) -> TopDocuments:
-        """The rows of this page; `rank(n)` finds the best n rows. A split document counts once, by its best passage."""
+    @property
+    def leaves_out(self) -> bool:
+        """Whether matching documents may be on no page."""
+        return self.collapse is not None or self.min_score is not None
+
+    def select(
+        self, searcher: Searcher, rank: Callable[[int], TopDocuments], k: int
+    ) -> tuple[TopDocuments, int | None]:
+        """The rows of this page, and how many all pages have, if all were looked at; `rank(n)` finds the best n rows.
+
+        A split document counts once, by its best passage.
+        """
         most = max(searcher.snapshot.stored_count, 1)
         wanted = self.offset + k
         sort = None if self.sort is None else column_of(searcher, self.sort)
@@ -67,7 +77,7 @@ class Page:
             kept = self._kept(searcher, found.numbers, sort, groups)
             if is_all or len(kept) >= wanted:
                 chosen = kept[self.offset : wanted]
-                return TopDocuments(found.numbers[chosen], found.scores[chosen])
+                return TopDocuments(found.numbers[chosen], found.scores[chosen]), len(kept) if is_all else None
             depth = min(depth * _FACTOR, most)
 
     def _kept(self, searcher: Searcher, numbers: np.ndarray, sort: Column | None, groups: Column | None) -> np.ndarray:

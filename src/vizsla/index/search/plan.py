@@ -6,23 +6,25 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
 from vizsla.datasets import document_of, passage_of
 from vizsla.engine import Plaid, Query, TopDocuments, VectorIndex, processors
-from vizsla.errors import UnknownNameError, VizslaError, kind_of
+from vizsla.errors import UnknownNameError, UnsupportedError, VizslaError, kind_of
 from vizsla.index.reading.documents import DocumentStore
 from vizsla.index.search.bound_model import BoundModel, TokenPart
 from vizsla.index.search.combining import CANDIDATES, Combination, parts_of, union_of
+from vizsla.index.search.matching import count_matching
 from vizsla.index.search.pages import Page
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.word_query import WordQuery
 from vizsla.index.search.words import word_parts
+from vizsla.lazy import cached_property
 from vizsla.models import DenseComponent, Model
 from vizsla.runs import NO_DOCUMENTS, DocumentSource, Filter, FilterLike, Hits, PageOptions, Ranking
-from vizsla.runs.hits import check_typos
+from vizsla.runs.hits import check_total, check_typos
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_queries, ranking_of
 from vizsla.stopping import carried
@@ -47,6 +49,7 @@ class SearchOptions(NamedTuple):
     syntax: str | None = None
     timeout: float | None = None
     typos: str | None = None
+    total: bool = False
     offset: int = 0
     sort: str | None = None
     collapse: str | None = None
@@ -61,6 +64,8 @@ def check_options(given: Iterable[str]) -> None:
 
 
 NO_TYPOS = "a run cannot say which queries were corrected; leave out typos, or use search or search_many"
+
+NO_TOTAL = "a run cannot say how many results there are in all; leave out total, or use search or search_many"
 
 ONE_TEXT = SearchOptions(threads=1)
 """The default options for a single query."""
@@ -110,6 +115,8 @@ class Search:
     """Which results are given; None for the best."""
     typos: str | None = None
     """Whether words that may be misspelt are corrected, or a correction is suggested; None for neither."""
+    total: bool = False
+    """Whether all results are counted."""
     masks: Sequence[np.ndarray] | None = None
     """The rows that may be found, for a query in a query language."""
 
@@ -145,17 +152,21 @@ class Search:
             raise VizslaError(f"{combination.name} combines the parts of a sum, and this model has only one part")
         syntax = None if options.syntax is None else check_syntax(options.syntax)
         typos = None if options.typos is None else check_typos(options.typos)
+        total = check_total(options.total)
         page = None if options[-4:] == _PLAIN_PAGE else Page.of(*options[-4:])
         if syntax is not None:
             word_parts(searcher.words, bound)  # refuses an index without words
+        if total and combination.fusion is not None and options.min_score is not None:
+            raise UnsupportedError("fused scores depend on how many are fused, so with min_score there is no total")
+        asked: Any = {"syntax": syntax, "page": page, "typos": typos, "total": total}
         if not bound.has_vectors and combination.name == "sum":
-            return cls(searcher, bound, k, condition, threads, expected, syntax=syntax, page=page, typos=typos)
+            return cls(searcher, bound, k, condition, threads, expected, None, **asked)
         exact_sum = combination.name == "sum" and not single
         if exact_sum and options.search_params is not None and vector_index.is_approximate:
             raise VizslaError(
                 "a sum is searched exactly; give search parameters with one model with vectors alone, or with combine"
             )
-        plan = cls(searcher, bound, k, condition, threads, expected, syntax=syntax, page=page, typos=typos)
+        plan = cls(searcher, bound, k, condition, threads, expected, None, **asked)
         if vector_index.is_approximate and not exact_sum:
             plan = replace(plan, vector_index=vector_index)
         return plan if combination.name == "sum" else plan._combined(combination)
@@ -165,7 +176,7 @@ class Search:
             self._check_candidates()
         if combination.fusion is None:
             return replace(self, union=combination)
-        deep = replace(self, k=max(self.k, combination.depth), page=None)
+        deep = replace(self, k=max(self.k, combination.depth), page=None, total=False)
         sparse = replace(deep, vector_index=None)
         models = [self.searcher.bind(part.component) for part in self.bound.parts]
         parts = tuple(replace(deep if bound.has_vectors else sparse, bound=bound) for bound in models)
@@ -181,7 +192,7 @@ class Search:
 
     def hits_of(self, query: str) -> Hits:
         """The best k documents for one query with words."""
-        if self.typos is not None:
+        if self.typos is not None or self.total:
             return self.hits([query])[0]
         return self._hits([query], True)[0]
 
@@ -192,7 +203,7 @@ class Search:
         """
         if self.typos is not None:
             return self._spelled(check_queries(queries), documents)
-        return self._each(lambda batch: self._hits(batch, documents), Hits, queries)
+        return self._each(lambda batch: self._counted(batch, documents), lambda: Hits().with_total(0), queries)
 
     def _spelled(self, queries: Sequence[str], documents: bool) -> list[Hits]:
         """The same with what there is to say about the spelling of each query."""
@@ -211,6 +222,8 @@ class Search:
         """
         if self.typos is not None:
             raise VizslaError(NO_TYPOS)
+        if self.total:
+            raise VizslaError(NO_TOTAL)
         return self._each(self._rankings, lambda: Ranking([], []), queries)
 
     def _each(
@@ -237,6 +250,31 @@ class Search:
                 found = list(pool.map(carried(search), batches))
         return [result for batch in found for result in batch]
 
+    def _counted(self, texts: Sequence[str], documents: bool) -> list[Hits]:
+        """The hits of queries, with their totals where these are asked for, or known without counting."""
+        found = self._hits(texts, documents)
+        if not self.total:
+            return found
+        pairs = zip(texts, found, strict=True)
+        return [hits if hits.total is not None else hits.with_total(self._total_of(text)) for text, hits in pairs]
+
+    @cached_property
+    def _complete_below(self) -> int:
+        """Fewer results than this are all that there are."""
+        return self.k if self.expected == 1 and self.vector_index is None else 0
+
+    def _total_of(self, text: str) -> int:
+        """How many results all pages have: those that match, unless some of these are left out."""
+        page = Page() if self.page is None else replace(self.page, offset=0)
+        by_candidates = self.union is not None and self.union.name == CANDIDATES
+        if not page.leaves_out and not by_candidates:
+            return count_matching(self.searcher, self.bound, text, self.condition, self.syntax)
+        every = max(self.searcher.snapshot.stored_count, 1)
+        exact = replace(self, k=every, page=page, expected=1.0, vector_index=None)
+        total = page.select(self.searcher, exact._ranker(text), every)[1]
+        assert total is not None
+        return total
+
     def _hits(self, texts: Sequence[str], documents: bool) -> list[Hits]:
         if self.page is not None:
             return [self._page_hits(self.page, text, documents) for text in texts]
@@ -248,21 +286,24 @@ class Search:
         if self.union is None and self.syntax is None:
             queries = searcher.encode(texts, self.bound, self.condition)
             top = searcher.top_k(queries, self.bound, self.k, *self._how)
-            return hits_of(searcher.snapshot.documents, top, documents)
-        return hits_of(searcher.snapshot.documents, self._found(texts), documents)
+            return hits_of(searcher.snapshot.documents, top, documents, below=self._complete_below)
+        return hits_of(searcher.snapshot.documents, self._found(texts), documents, below=self._complete_below)
 
     def _document_hits(self, rank: _Ranker, documents: bool) -> Hits:
         """The best documents by their best passages."""
         store = self.searcher.snapshot.documents
-        return passage_hits(store, best_passages(store, rank, self.k), documents)
+        return passage_hits(store, best_passages(store, rank, self.k), documents, below=self._complete_below)
 
     def _page_hits(self, page: Page, text: str, documents: bool) -> Hits:
         snapshot = self.searcher.snapshot
-        top = page.select(self.searcher, self._ranker(text), self.k)
+        top, total = page.select(self.searcher, self._ranker(text), self.k)
         store, first = snapshot.documents, page.offset + 1
         if snapshot.splitter is not None:
-            return passage_hits(store, top, documents, first)
-        return hits_of(store, [top], documents, first)[0]
+            hits = passage_hits(store, top, documents, first)
+        else:
+            hits = hits_of(store, [top], documents, first)[0]
+        is_known = total is not None and self._complete_below and self.fusion is None  # a fusion looks only so deep
+        return hits.with_total(total) if is_known else hits
 
     def _found(self, texts: Sequence[str]) -> list[TopDocuments]:
         """The best k rows for each query; of a fusion see `_ranker`."""
@@ -350,7 +391,8 @@ class Search:
         store = self.searcher.snapshot.documents
         numbers = store.numbers_of_many({doc_id for ranking in rankings for doc_id in ranking.documents})
         rows = [np.array([numbers[d][0] for d in ranking.documents], np.int64) for ranking in rankings]
-        return hits_of(store, [TopDocuments(r, x.scores) for r, x in zip(rows, rankings, strict=True)], documents)
+        tops = [TopDocuments(r, x.scores) for r, x in zip(rows, rankings, strict=True)]
+        return hits_of(store, tops, documents, below=self._complete_below)
 
 
 def combination_of(text: str | None) -> Combination:
@@ -405,19 +447,29 @@ def positive(number: object, name: str) -> int:
 _TOGETHER = 1000  # documents of several queries that are read together, when one of them is looked at
 
 
-def hits_of(store: DocumentStore, found: Sequence[TopDocuments], documents: bool, first: int = 1) -> list[Hits]:
+def hits_of(
+    store: DocumentStore, found: Sequence[TopDocuments], documents: bool, first: int = 1, below: int = 0
+) -> list[Hits]:
     """Hits with their ids; their documents are read together when one of them is looked at.
 
-    Without `documents` they have none. `first`: the rank of the first.
+    Without `documents` they have none. `first`: the rank of the first. `below`: fewer hits than this are all.
     """
     if len(found) == 1 and documents:  # a fast path for the most common search
         (top,) = found
         numbers = top.numbers
         ids, scores = store.ids_of(numbers), top.scores.tolist()
-        return [Hits.from_columns(ids, scores, numbers, store.found([numbers]), first=first)]
+        total = len(ids) if len(ids) < below else None
+        return [Hits.from_columns(ids, scores, numbers, store.found([numbers]), first=first, total=total)]
     sources = _sources(store, [top.numbers for top in found]) if documents else [NO_DOCUMENTS] * len(found)
     return [
-        Hits.from_columns(store.ids_of(top.numbers), top.scores.tolist(), top.numbers, source, first=first)
+        Hits.from_columns(
+            store.ids_of(top.numbers),
+            top.scores.tolist(),
+            top.numbers,
+            source,
+            first=first,
+            total=len(top.numbers) if len(top.numbers) < below else None,
+        )
         for top, source in zip(found, sources, strict=True)
     ]
 
@@ -435,12 +487,13 @@ def _sources(store: DocumentStore, numbers: Sequence[np.ndarray]) -> list[Docume
     return sources
 
 
-def passage_hits(store: DocumentStore, top: TopDocuments, documents: bool, first: int = 1) -> Hits:
-    """Hits of whole documents from the passages that were found."""
+def passage_hits(store: DocumentStore, top: TopDocuments, documents: bool, first: int = 1, below: int = 0) -> Hits:
+    """Hits of whole documents from the passages that were found; fewer than `below` are all."""
     rows = store.ids_of(top.numbers)
     ids, passages = [document_of(row) for row in rows], [passage_of(row) for row in rows]
     source = store.found([top.numbers]) if documents else NO_DOCUMENTS
-    return Hits.from_columns(ids, top.scores.tolist(), top.numbers, source, first=first, passages=passages)
+    total = len(ids) if len(ids) < below else None
+    return Hits.from_columns(ids, top.scores.tolist(), top.numbers, source, first=first, passages=passages, total=total)
 
 
 def best_passages(store: DocumentStore, search: Callable[[int], TopDocuments], k: int) -> TopDocuments:

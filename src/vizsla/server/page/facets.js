@@ -2,10 +2,13 @@
 import { $, button, cut, el, fill, icon, meter, number } from "./dom.js";
 import { change, get } from "./state.js";
 
-/** Chooses a value of a field, or takes the choice back. */
-export function toggleFilter(field, value, on) {
+const BUCKETS = 12;  // ranges or dates of a field that are shown at first
+const named = (field) => cut(field.replace(/\((year|month|day)\)$/, " by $1"), 40);
+
+/** Chooses a value of a field, or takes the choice back; `filter` selects a bucket of values. */
+export function toggleFilter(field, value, on, filter) {
 	const rest = get().filters.filter((f) => f.field !== field || f.value !== value);
-	change({ filters: on ? [...rest, { field, value }] : rest, page: 1, doc: "" });
+	change({ filters: on ? [...rest, { field, value, filter }] : rest, page: 1, doc: "" });
 }
 
 export const clearFilters = () => change({ filters: [], where: "", page: 1 });
@@ -16,7 +19,8 @@ export function toggleRail() {
 
 /** The rail: drawn once for an index; counts are filled in when they come. */
 export function drawRail(info) {
-	const input = el("input.mono", { type: "text", id: "where", spellcheck: "false", autocapitalize: "off", autocomplete: "off", placeholder: info.facets?.length ? `${info.facets[0]} = …` : "year >= 1999", "aria-describedby": "where-error" });
+	const plain = info.facets?.find((field) => !field.endsWith(")"));
+	const input = el("input.mono", { type: "text", id: "where", spellcheck: "false", autocapitalize: "off", autocomplete: "off", placeholder: plain ? `${plain} = …` : "year >= 1999", "aria-describedby": "where-error" });
 	const form = el("form.where", el("label", { for: "where" }, "Condition"), input, el("p.wrong", { id: "where-error", role: "alert", hidden: true }));
 	const use = (e) => { e.preventDefault(); change({ where: input.value.trim(), page: 1 }); };
 	form.addEventListener("submit", use);
@@ -37,20 +41,27 @@ export function drawFacets(counts = {}, over = null, more = null) {
 	const { filters } = get();
 	const useful = Object.entries(counts).filter(([field, f]) => f.distinct > 1 || (f.distinct && f.missing) || filters.some((x) => x.field === field));
 	fill($("facets"), useful.length > 0 && !over.exact && el("p.quiet-text", `Counts of the top ${number(over.top ?? over.documents)} results`),
-		useful.map(([field, f]) => el("fieldset.facet", el("legend", cut(field, 40)),
-			el("ul", f.values.map(({ value, count }) => facetRow(field, value, count, f.values[0].count, filters.some((x) => x.field === field && x.value === value)))),
-			f.distinct > f.values.length && button(".quiet", () => more(field), `${number(f.distinct - f.values.length)} more`))));
+		useful.map(([field, f]) => {
+			const isOn = ({ value }) => filters.some((x) => x.field === field && x.value === value);
+			const rows = f.values.filter((v) => !v.filter || v.count || isOn(v));  // of dates there may be many without documents
+			const shown = f.all ? rows : rows.filter((v, i) => !v.filter || i >= rows.length - BUCKETS || isOn(v));
+			const hidden = f.values[0]?.filter ? rows.length - shown.length : f.distinct - f.values.length;
+			const most = Math.max(...shown.map((v) => v.count), 1);
+			return el("fieldset.facet", el("legend", named(field)),
+				el("ul", shown.map((v) => facetRow(field, v, most, isOn(v)))),
+				hidden > 0 && !f.all && button(".quiet", () => more(field), `${number(hidden)} more`));
+		}));
 }
 
-function facetRow(field, value, count, most, on) {
-	return el("li", button(".facet-value", () => toggleFilter(field, value, !on), { "aria-pressed": on, title: cut(value, 200) },
+function facetRow(field, { value, count, filter }, most, on) {
+	return el("li", button(".facet-value", () => toggleFilter(field, value, !on, filter), { "aria-pressed": on, title: cut(value, 200) },
 		el("span.box"), el("bdi", value === "" ? "(empty)" : cut(value, 60)), el("small", number(count)), meter(count / most)));
 }
 
 /** The chips above the results. */
 export function drawActive({ filters, where, like }) {
 	const chip = (label, remove) => el("span.active-chip", el("bdi", label), button("", remove, { "aria-label": `Remove ${label}` }, icon("close")));
-	const chips = filters.map(({ field, value }) => chip(`${cut(field, 40)}: ${cut(value, 60)}`, () => toggleFilter(field, value, false)));
+	const chips = filters.map(({ field, value }) => chip(`${named(field)}: ${cut(value, 60)}`, () => toggleFilter(field, value, false)));
 	if (where) chips.push(chip(cut(where, 120), () => change({ where: "", page: 1 })));
 	$("filter-count").textContent = chips.length || "";
 	if (chips.length > 1) chips.push(button(".quiet", clearFilters, "Clear filters"));

@@ -78,7 +78,7 @@ async function runOne(state, info, server, signal) {
 	page.hits.length = Math.min(page.hits.length, PAGE_SIZE);
 	const shown = page.hits.length;
 	fill($("results"), shown ? hitNodes(page, ctx) : noResults(searched, info, signal));
-	finish(searched, info, server, signal, { shown, more, took: page.took, total: more ? null : offset(state) + shown });
+	finish(searched, info, server, signal, { shown, more, took: page.took, total: page.total ?? (more ? null : offset(state) + shown) });
 }
 
 async function runCompare(state, info, server, signal) {
@@ -135,12 +135,13 @@ async function countFacets(state, info, signal, found) {
 	// Values of a filtered field are counted without that filter: they are its alternatives.
 	const [all, ...own] = await Promise.all([count(info.facets), ...chosen.map((field) => count([field], field))]);
 	const facets = Object.assign({}, all.facets, ...own.map((o) => o.facets));
-	for (const { field, value } of state.filters) {
+	for (const { field, value, filter } of state.filters) {
 		const values = facets[field]?.values;
-		if (values?.every((v) => v.value !== value)) values.push({ value, count: 0 });
+		if (values?.every((v) => v.value !== value)) values.push({ value, count: 0, filter });
 	}
 	const draw = () => drawFacets(facets, all.facets_over, async (field) => {
 		Object.assign(facets, (await count([field], field, 100)).facets);
+		facets[field].all = Boolean(facets[field].values[0]?.filter);
 		draw();
 	});
 	draw();

@@ -33,7 +33,7 @@ function toAddress(state) {
 	const put = (name, value) => value && params.append(name, value);
 	const putSide = (prefix, side) => SIDE.forEach((name) => put(prefix + name, side[name]));
 	for (const name of ["index", "q", "like", "where", "syntax", "doc"]) put(name, state[name]);
-	for (const { field, value } of state.filters) put("f", `${encodeURIComponent(field)}=${JSON.stringify(value)}`);
+	for (const { field, value, filter } of state.filters) put("f", `${encodeURIComponent(field)}=${JSON.stringify(filter ? [value, filter] : value)}`);
 	put("exact", state.exact && 1);
 	put("page", state.page > 1 && state.page);
 	putSide("", state.a);
@@ -46,8 +46,9 @@ function toAddress(state) {
 function readFilter(text) {
 	const at = text.indexOf("=");
 	try {
-		const value = JSON.parse(text.slice(at + 1));
-		return at > 0 && (value === null || typeof value !== "object") && { field: decodeURIComponent(text.slice(0, at)), value };
+		const read = JSON.parse(text.slice(at + 1));
+		const [value, filter] = Array.isArray(read) && typeof read[1] === "string" ? read : [read];  // a bucket has its filter
+		return at > 0 && (value === null || typeof value !== "object") && { field: decodeURIComponent(text.slice(0, at)), value, filter };
 	} catch {
 		return null;
 	}
@@ -80,7 +81,9 @@ export const linkTo = (patch) => toAddress({ ...state, ...patch });
 const PLAIN = /^[\p{L}_][\p{L}\p{N}_-]*(\.[\p{L}\p{N}_-]+)*$/u;
 const WORDS = /^(and|or|not|in|exists|true|false|null)$/i;
 
-function condition(field, values) {
+function condition(field, chosen) {
+	const values = chosen.filter((f) => !f.filter).map((f) => f.value);
+	if (!values.length) return chosen.map((f) => `(${f.filter})`).join(" or ");
 	const name = PLAIN.test(field) && !WORDS.test(field) ? field : `\`${field}\``;
 	const literals = values.map((v) => typeof v === "string" ? `"${v.replace(/["\\]/g, "\\$&")}"` : String(v));
 	return literals.length === 1 ? `${name} = ${literals[0]}` : `${name} in [${literals.join(", ")}]`;
@@ -90,7 +93,7 @@ function condition(field, values) {
  * What was typed is a condition of its own: an error then counts characters in it. */
 export function filterOf({ filters, where }, without) {
 	const fields = [...new Set(filters.map((f) => f.field))].filter((field) => field !== without);
-	const parts = fields.map((field) => condition(field, filters.filter((f) => f.field === field).map((f) => f.value)));
+	const parts = fields.map((field) => condition(field, filters.filter((f) => f.field === field)));
 	if (where) parts.push(where);
 	return parts.length ? parts : undefined;
 }
