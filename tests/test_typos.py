@@ -17,6 +17,7 @@ from vizsla import Index, RemoteIndex, VizslaError
 from vizsla.errors import StoppedError, UnknownNameError
 from vizsla.index.search import spelling
 from vizsla.index.search.spelling import one_edit_away
+from vizsla.models import Synonyms, with_expansion
 from vizsla.runs import Hits
 from vizsla.stopping import Stop
 from vizsla.text import Analyzer
@@ -224,6 +225,34 @@ def test_signs_of_the_query_language_stay(tmp_path: Path) -> None:
         assert (hits.ids, hits.corrected) == (["1"], "+retrieval +points")
         with pytest.raises(VizslaError, match="not closed"):
             index.search("(retreival", typos="on", syntax="lucene")
+
+
+@pytest.mark.parametrize(
+    ("typed", "suggested"),
+    [
+        ("dogz", None),  # as without synonyms: dogs
+        ("retreival dogz", "retrieval dogz"),
+        ("micro bioligy", None),  # two words that have a synonym; one alone has none
+        ("bioligy retreival", "biology retrieval"),
+        ("datta", None),  # stands for science
+    ],
+)
+def test_words_with_synonyms_are_no_typing_errors(tmp_path: Path, typed: str, suggested: str | None) -> None:
+    (tmp_path / "s.txt").write_text("dogz, points\nmicro bioligy => microbiology\ndatta => science\n")
+    index = filled(tmp_path / "i", [*TEXTS, "biology"])
+    view = index.with_model(with_expansion(index.model, Synonyms.read(tmp_path / "s.txt")))
+    for syntax in (None, "lucene"):
+        hits = view.search(typed, typos="suggest", syntax=syntax)
+        assert hits.did_you_mean == suggested
+        if suggested is None:
+            assert hits.ids == view.search(typed, typos="on", syntax=syntax).ids
+            assert index.search(typed, typos="suggest", syntax=syntax).did_you_mean is not None
+
+
+@pytest.mark.parametrize("syntax", [None, "lucene", "typing"])
+def test_a_query_of_nothing_finds_nothing(tmp_path: Path, syntax: str | None) -> None:
+    with filled(tmp_path / "i") as index:
+        assert [hits.ids for hits in index.search_many(["", "  "], syntax=syntax, typos="on")] == [[], []]
 
 
 def test_nothing_is_corrected_unless_it_is_asked_for(tmp_path: Path) -> None:

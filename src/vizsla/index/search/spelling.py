@@ -81,7 +81,7 @@ class Speller:
         In a query language plain words alone are looked at: no phrases, fields, prefixes and fuzzy words, and nothing
         that is excluded. `parts`: of the model that searches; words that these have synonyms for stay.
         """
-        if not self._parts or len(query) > MAX_CHARACTERS:
+        if not self._parts or not query.strip() or len(query) > MAX_CHARACTERS:
             return None
         with self._snapshot.naming_damage():
             kept = list(_places_with_synonyms(query, parts))
