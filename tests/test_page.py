@@ -389,6 +389,7 @@ def test_dates_are_counted_and_chosen(browser: Browser, tmp_path: Path) -> None:
     build(tmp_path / "dated", [{"id": str(i), "text": "dogs", "day": days[i % 3]} for i in range(36)])
     with served({"dated": tmp_path / "dated"}) as server, opened(browser, server.url) as page:
         page.goto("?q=dogs")
+        page.locator(".facet-value").first.wait_for()
         assert page.locator(".facet legend").all_inner_texts() == ["day by year"]
         assert page.locator(".facet-value bdi").all_inner_texts() == ["2021", "2023"], "2022 has no documents"
         page.locator(".facet-value", has_text="2021").click()

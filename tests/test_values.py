@@ -123,11 +123,6 @@ def test_renaming_otherwise() -> None:
 
 def test_field_errors_name_the_fields_there_are(tmp_path: Path, cli: Cli) -> None:
     for record, options, message in (
-        (
-            {"key": "1", "text": "x"},
-            (),
-            "no id; expected a field '_id' or 'id' among its fields 'key', 'text'; name it",
-        ),
         ({"id": "1", "text": "x"}, ("--id-field", "key"), "expected a field 'key' among its fields 'id', 'text'"),
         ({"id": "1", "inhalt": "x"}, (), "'text' or 'contents' among its fields 'inhalt'; name another with --text-f"),
     ):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from vizsla.datasets.extracted import Extracted
 from vizsla.datasets.files import InputFile
 from vizsla.errors import InputError, MissingPackageError, NoTextError, VizslaError
+from vizsla.plain_data import parse_json
 
 if TYPE_CHECKING:
     from vizsla.datasets.source_format import Limits
@@ -169,10 +170,10 @@ class _Process:
         try:
             if length > most:
                 raise ValueError
-            message = json.loads(data)
+            message = parse_json(data)
             if not isinstance(message, dict) or not message.keys() & {"document", "refusal", "end"}:
                 raise ValueError
-        except (ValueError, RecursionError):
+        except ValueError:
             raise _Failed("its reader gave an answer that cannot be read") from None
         return message
 

@@ -20,6 +20,7 @@ from vizsla.datasets.files import InputFile
 from vizsla.datasets.packages import NoText, Refusal
 from vizsla.datasets.source_format import SOURCES, DocumentFormat, Limits, extracted
 from vizsla.errors import InputError, MissingPackageError, NoTextError, VizslaError
+from vizsla.plain_data import parse_json
 
 _WATCH = 0.05  # seconds between two looks at the memory, where the system does not bound it
 
@@ -38,7 +39,7 @@ def serve() -> None:
         output.flush()
 
     for line in sys.stdin.buffer:
-        request = json.loads(line)
+        request = parse_json(line)
         format: Any = SOURCES[request["format"]].make()
         if bound is None:
             for name in SOURCES[request["format"]].needs:
