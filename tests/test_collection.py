@@ -263,6 +263,22 @@ def test_damage_inside_an_array_is_told_on_every_way(folder: Path, part: str) ->
     assert told >= 2
 
 
+@pytest.mark.parametrize("count", [300, 70_000], ids=["two bytes", "four bytes"])
+def test_large_counts_are_compacted(folder: Path, tmp_path: Path, count: int) -> None:
+    """The counts of a term take as many bytes as the largest needs, 65,536 and more four."""
+    documents = [{"id": str(i), "text": "dog " * (count if i % 3 == 0 else i)} for i in range(6)]
+    with Index.create(folder) as index, Index.create(tmp_path / "fresh") as fresh:
+        for half in (documents[:3], documents[3:]):
+            index.add(half)
+            index.commit()
+        index.delete("1")
+        index.compact()
+        fresh.add(document for document in documents if document["id"] != "1")
+        fresh.commit()
+        assert [(h.id, h.score) for h in index.search("dog")] == [(h.id, h.score) for h in fresh.search("dog")]
+    assert verify(folder) == []
+
+
 def test_compaction_refuses_to_build_on_damage(folder: Path) -> None:
     worn_index(folder)
     (values, *_) = folder.glob("segments/*/small_blocks.npy")
