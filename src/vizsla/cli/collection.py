@@ -70,6 +70,8 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     rows.append(("postings", f"{facts['postings']:,} in {console.count(facts['segments'], 'segment')}"))
     if (lists := facts["vector_postings"]) is not None:
         rows.append(("vector postings", f"{lists['vectors']:,}, {console.size(lists['bytes'])} in {lists['store']}"))
+    if (ngrams := facts["ngrams"]) is not None:
+        rows.append(("n-grams", f"of {ngrams['tokens']:,} tokens, {console.size(ngrams['bytes'])}"))
     if facts["dense"] is not None:
         rows.append(("dense vectors", _vectors(facts["dense"])))
     if (tokens := facts["token_vectors"]) is not None:

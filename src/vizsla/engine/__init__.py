@@ -9,12 +9,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vizsla.engine.ann import AnnIndex, build_ann_index, check_gpu, faiss_for
     from vizsla.engine.arrays import DamagedSegmentError
+    from vizsla.engine.collection_ngrams import CollectionNgrams
     from vizsla.engine.deletions import live_frequencies, live_frequencies_without
     from vizsla.engine.edit_distance import WordList
     from vizsla.engine.list_directory import BlockTable, ListDirectory
     from vizsla.engine.match_lists import exact_matches
     from vizsla.engine.max_sim import exact_max_sims
     from vizsla.engine.merge import Merge, MergedPostingLists
+    from vizsla.engine.ngram_scores import NgramQuery, ngram_shares
     from vizsla.engine.phrase_search import search_phrase
     from vizsla.engine.posting_lists import PostingLists
     from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from vizsla.engine.search import TopDocuments, search_among, search_many
     from vizsla.engine.segment import Segment, build_segment, by_document, fits_a_segment
     from vizsla.engine.segment_list import SegmentList
-    from vizsla.engine.suffix_array import SuffixArray
+    from vizsla.engine.suffix_array import SuffixArray, token_type
     from vizsla.engine.term_sequences import BREAK, HOLE, PhrasePattern, TermSequences, rows_with_phrase
     from vizsla.engine.threads import processors
     from vizsla.engine.token_rows import (
@@ -54,12 +56,14 @@ _HOMES = {
     "AnnIndex": "ann",
     "Approximate": "vector_indexes",
     "BlockTable": "list_directory",
+    "CollectionNgrams": "collection_ngrams",
     "DamagedSegmentError": "arrays",
     "Exact": "vector_indexes",
     "ListDirectory": "list_directory",
     "MatchQuery": "posting_vectors",
     "Merge": "merge",
     "MergedPostingLists": "merge",
+    "NgramQuery": "ngram_scores",
     "PhrasePattern": "term_sequences",
     "Plaid": "vector_indexes",
     "PostingLists": "posting_lists",
@@ -96,6 +100,7 @@ _HOMES = {
     "live_frequencies_without": "deletions",
     "learn_codec": "token_rows",
     "live_frequencies": "deletions",
+    "ngram_shares": "ngram_scores",
     "number_dtype": "residual_rows",
     "processors": "threads",
     "rows_with_a_score": "row_search",
@@ -108,6 +113,7 @@ _HOMES = {
     "search_rows": "row_search",
     "storage_of": "vector_rows",
     "token_store": "token_rows",
+    "token_type": "suffix_array",
 }
 
 __all__ = [
@@ -118,12 +124,14 @@ __all__ = [
     "AnnIndex",
     "Approximate",
     "BlockTable",
+    "CollectionNgrams",
     "DamagedSegmentError",
     "Exact",
     "ListDirectory",
     "MatchQuery",
     "Merge",
     "MergedPostingLists",
+    "NgramQuery",
     "PhrasePattern",
     "Plaid",
     "PostingLists",
@@ -160,6 +168,7 @@ __all__ = [
     "learn_codec",
     "live_frequencies",
     "live_frequencies_without",
+    "ngram_shares",
     "number_dtype",
     "processors",
     "rows_with_a_score",
@@ -173,6 +182,7 @@ __all__ = [
     "search_rows",
     "storage_of",
     "token_store",
+    "token_type",
 ]
 
 __getattr__ = lazy_names(__name__, _HOMES)

@@ -1,10 +1,10 @@
-"""Exact top k by dense vectors, MaxSim of token vectors and matches of equal tokens, alone or added to what terms give.
+"""Exact top k by vectors (dense, MaxSim, matches of equal tokens) and by n-grams, alone or added to what terms give.
 
 Inner products are first computed in 32 bits, for a chunk of documents at a time, by the fastest routine available. Each
 has an error bound, which depends on the longest vector of its segment. All documents that could be in the top k within
 these error bounds are scored again in 64 bits, and the sums are rounded to 32 bits, so the results do not depend on
 segments, batches or threads. A document with a vector is a hit, whether it shares a term with the query or not; with
-token matching alone, a document is a hit if it shares a token with the query.
+token matching alone, a document is a hit if it shares a token with the query, and so it is with an n-gram.
 
 If a segment has an ANN index and search parameters are given, the candidates come from the index instead: from faiss
 for dense vectors, from centroid lists for token vectors. They are scored in the same way: such a search may miss
@@ -22,6 +22,7 @@ from vizsla import stopping
 from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE
 from vizsla.engine.match_lists import MatchLists, exact_matches
 from vizsla.engine.max_sim import ROUNDING, VANISHING, exact_max_sims, max_sims, score_margin
+from vizsla.engine.ngram_scores import ngram_scores, rows_with_ngrams
 from vizsla.engine.query import Query
 from vizsla.engine.scores import TERMS, Terms, add_exactly
 from vizsla.engine.segment import SEGMENTS, Segment
@@ -169,7 +170,7 @@ class _ScoreIntervals:
 
 @dataclass(frozen=True, eq=False)
 class _TermScores:
-    """The scores of a segment's documents by the terms of a query, and which documents have any of the terms."""
+    """The scores of a segment's documents by the terms and n-grams of a query, and which documents have any of them."""
 
     sums: np.ndarray
     touched: np.ndarray
@@ -190,7 +191,7 @@ def search_dense(
     `threads`: for that, and to score candidates; products of all documents use all processors.
     """
     together = max(_HELD // max(sum(map(len, segments)), 1), 1)
-    if len(queries) > together and any(query.matches for query in queries):  # they hold scores of all documents
+    if len(queries) > together and any(q.matches or q.ngrams for q in queries):  # they hold scores of all documents
         parts = (queries[a : a + together] for a in range(0, len(queries), together))
         how = (weightings, k, masks, search_params, threads)
         return [found for part in parts for found in search_dense(segments, part, *how)]
@@ -219,7 +220,7 @@ def search_dense(
 
 def _only_space(queries: Sequence[Query]) -> int | None:
     """The one namespace all queries have their dense vectors in, None if there are others, or terms."""
-    if any(query.tokens or query.matches for query in queries):
+    if any(query.tokens or query.matches or query.ngrams for query in queries):
         return None
     spaces = {s for query in queries for s in query.dense}
     return spaces.pop() if len(spaces) == 1 and not any(len(query.terms) for query in queries) else None
@@ -237,7 +238,7 @@ def _ann_candidates(
 
 def _only_token_space(queries: Sequence[Query]) -> int | None:
     """The one namespace all queries have token vectors in, None if there are others, or other kinds."""
-    if any(query.dense or query.matches or len(query.terms) or len(query.tokens) != 1 for query in queries):
+    if any(q.dense or q.matches or q.ngrams or len(q.terms) or len(q.tokens) != 1 for q in queries):
         return None
     spaces = {s for query in queries for s in query.tokens}
     return spaces.pop() if len(spaces) == 1 else None
@@ -276,14 +277,19 @@ def score_places(
 
 
 def _from_terms(segment: Segment, query: Query, weightings: Weightings) -> _TermScores | None:
-    if len(query.terms) == 0:
+    if len(query.terms) == 0 and not query.ngrams:
         return None
     size = segment.lengths.shape[1]
     sums, touched = np.zeros(size), np.zeros(size, np.bool_)
-    arrays, blocks = segment.open(query.terms)
-    terms = Terms(query.weights, query.spaces, blocks)
-    if not _term_scores(arrays, terms, weightings, sums, touched, stopping.flag()):
-        raise failure()
+    if len(query.terms):
+        arrays, blocks = segment.open(query.terms)
+        terms = Terms(query.weights, query.spaces, blocks)
+        if not _term_scores(arrays, terms, weightings, sums, touched, stopping.flag()):
+            raise failure()
+    for space, ngrams in query.ngrams.items():
+        rows = rows_with_ngrams(segment.ngrams[space], ngrams)
+        sums[rows] += ngrams.weight * ngram_scores(segment.ngrams[space], rows, ngrams)
+        touched[rows] = True
     return _TermScores(sums[: len(segment)], touched[: len(segment)])
 
 

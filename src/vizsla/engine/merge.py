@@ -338,6 +338,24 @@ class Merge:
                 z = min(a + size, len(rows))
                 yield rows.select(a, z, mask[a:z])
 
+    def ngram_type(self, space: int) -> np.dtype:
+        """The type of the new segment's token sequences of a namespace."""
+        return max((s.ngrams[space].tokens.dtype for s in self.old), key=lambda kind: kind.itemsize)
+
+    def ngram_starts(self, space: int) -> np.ndarray:
+        """Where the token sequences of the new segment's documents begin in a namespace."""
+        pairs = zip(self.old, self.masks, strict=True)
+        return np.append(0, np.cumsum(np.concatenate([s.ngrams[space].sizes()[mask] for s, mask in pairs])))
+
+    def ngram_pieces(self, space: int, chunk: int) -> Iterator[np.ndarray]:
+        """The live documents' token sequences of a namespace, some documents at a time, end to end."""
+        for segment, mask in zip(self.old, self.masks, strict=True):
+            rows = segment.ngrams[space]
+            size = max(chunk * max(len(rows), 1) // max(len(rows.tokens), 1), 1)
+            for a in range(0, len(rows), size):
+                z = min(a + size, len(rows))
+                yield rows.select(a, z, mask[a:z]).astype(self.ngram_type(space), copy=False)
+
     def _token_rows(self, space: int) -> list[tuple[TokenRows, np.ndarray]]:
         """The token vectors of the old segments in a namespace, and which documents are live."""
         rows = [segment.tokens[space] for segment in self.old]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vizsla.engine.ngram_scores import NgramQuery
 from vizsla.engine.posting_vectors import MatchQuery
 
 
@@ -25,6 +26,7 @@ class Query:
     `dense`: a vector for each namespace that has dense ones, its weight multiplied in.
     `tokens`: several vectors for each namespace that has token vectors.
     `matches`: tokens with vectors for each namespace whose posting lists carry vectors.
+    `ngrams`: weighted n-grams for each namespace with a suffix array.
     """
 
     terms: np.ndarray
@@ -33,11 +35,12 @@ class Query:
     dense: Mapping[int, np.ndarray] = field(default_factory=dict)
     tokens: Mapping[int, TokenQuery] = field(default_factory=dict)
     matches: Mapping[int, MatchQuery] = field(default_factory=dict)
+    ngrams: Mapping[int, NgramQuery] = field(default_factory=dict)
 
     @property
     def is_plain(self) -> bool:
         """Whether it has terms alone."""
-        return not (self.dense or self.tokens or self.matches)
+        return not (self.dense or self.tokens or self.matches or self.ngrams)
 
     @property
     def vector_spaces(self) -> tuple[int, ...]:

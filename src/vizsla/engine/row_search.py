@@ -21,6 +21,7 @@ from vizsla.engine.blocks import (
     is_bitmap,
     unpack_bitmap,
 )
+from vizsla.engine.ngram_scores import rows_with_ngrams
 from vizsla.engine.query import Query
 from vizsla.engine.search import TopDocuments
 from vizsla.engine.segment import Segment
@@ -47,8 +48,10 @@ def rows_with_any(segment: Segment, terms: np.ndarray) -> np.ndarray:
 
 
 def rows_with_a_score(segment: Segment, query: Query) -> np.ndarray:
-    """A mask of the rows that share a term with a query, or have a vector where the query has one."""
+    """A mask of the rows that share a term or an n-gram with a query, or have a vector where the query has one."""
     rows = rows_with_any(segment, query.terms)
+    for space, ngrams in query.ngrams.items():
+        rows[rows_with_ngrams(segment.ngrams[space], ngrams)] = True
     for space in query.vector_spaces:
         has_vector = segment.has_vector[space]
         if has_vector is None:

@@ -137,7 +137,7 @@ def search_many(
     ordered = segments if isinstance(segments, SegmentList) else SegmentList(segments)
     allowed = masks if masks is not None and ordered.is_sorted else ordered.masks(masks)
     k = min(k, ordered.documents)
-    if len(queries) == 1 and not (queries[0].dense or queries[0].tokens or queries[0].matches):
+    if len(queries) == 1 and not ((only := queries[0]).dense or only.tokens or only.matches or only.ngrams):
         return [_search_plain(ordered, queries[0], weightings, k, allowed, expected)]
     weights = np.concatenate([q.weights for q in queries]) if queries else np.zeros(0)
     if not np.isfinite(weights).all():

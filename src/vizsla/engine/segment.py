@@ -16,6 +16,7 @@ from vizsla.engine.packed_arrays import pack_arrays
 from vizsla.engine.posting_lists import PostingLists, pack
 from vizsla.engine.posting_vectors import VectorPostings
 from vizsla.engine.residual_rows import ResidualRows
+from vizsla.engine.suffix_array import SuffixArray
 from vizsla.engine.term_sequences import TermSequences
 from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import VectorRows, storage_of, wide_rows
@@ -83,6 +84,8 @@ class Segment:
     """The posting lists that carry vectors, by the places of the namespaces that have them."""
     sequences: Mapping[int, TermSequences] = field(default_factory=dict)
     """The terms of documents in the order of the text, by the places of the namespaces that store them."""
+    ngrams: Mapping[int, SuffixArray] = field(default_factory=dict)
+    """The tokens of documents with their suffix array, by the places of the namespaces that have them."""
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -115,7 +118,7 @@ class Segment:
             and all(0 <= s < spaces and rows.ndim == 2 and len(rows) == n for s, rows in self.dense.items())
             and all(0 <= s < spaces and s not in self.dense and rows.fits(n) for s, rows in self.tokens.items())
             and all(0 <= s < spaces and s not in self.tokens and m.fits() for s, m in self.matches.items())
-            and all(0 <= s < spaces and rows.fits(n) for s, rows in self.sequences.items())
+            and all(0 <= s < spaces and r.fits(n) for of in (self.sequences, self.ngrams) for s, r in of.items())
         )
 
     @cached_property
@@ -182,8 +185,9 @@ class Segment:
         return self.small.bytes_of(terms) + self.large.bytes_of(terms) + rows + self.numbers.nbytes
 
     def vector_bytes(self, space: int) -> int:
-        """How many bytes the dense or token vectors of a namespace take, with their ANN index."""
-        kinds: tuple[Mapping[int, VectorRows | TokenRows | VectorPostings], ...] = self.dense, self.tokens, self.matches
+        """How many bytes the vectors of a namespace take with their ANN index, or its n-grams."""
+        kinds: tuple[Mapping[int, VectorRows | TokenRows | VectorPostings | SuffixArray], ...]
+        kinds = self.dense, self.tokens, self.matches, self.ngrams
         vectors = sum(kind[space].nbytes for kind in kinds if space in kind)
         return vectors + (self.ann[space].bytes if space in self.ann else 0)
 
@@ -322,6 +326,7 @@ def build_segment(
     dense: Mapping[int, VectorRows] | None = None,
     tokens: Mapping[int, TokenRows] | None = None,
     matches: Mapping[int, VectorPostings] | None = None,
+    ngrams: Mapping[int, SuffixArray] | None = None,
 ) -> Segment:
     """A segment from the documents' rows in CSR form; `indices` are term numbers, no term twice in a row.
 
@@ -352,4 +357,5 @@ def build_segment(
         dense=dense or {},
         tokens=tokens or {},
         matches=matches or {},
+        ngrams=ngrams or {},
     )

@@ -92,6 +92,22 @@ class SuffixArray:
             and (self.suffixes is None or self.suffixes.shape == self.tokens.shape)
         )
 
+    def sizes(self) -> np.ndarray:
+        """How long the row of each document is."""
+        return np.diff(self._bounds(0, len(self)))
+
+    def select(self, first: int, last: int, mask: np.ndarray) -> np.ndarray:
+        """The rows of some documents from `first` to `last`, end to end."""
+        starts = self._bounds(first, last)
+        rows: np.ndarray = self.tokens[starts[0] : starts[-1]][np.repeat(mask, np.diff(starts))]
+        return rows
+
+    def _bounds(self, first: int, last: int) -> np.ndarray:
+        starts = np.asarray(self.starts[first : last + 1], np.int64)
+        if starts[0] < 0 or starts[-1] > len(self.tokens) or (np.diff(starts) < 0).any():
+            raise DamagedSegmentError
+        return starts
+
     @property
     def order(self) -> np.ndarray:
         """The sorted places."""
@@ -140,7 +156,7 @@ class SuffixArray:
 
     def ranks_of(self, documents: np.ndarray) -> np.ndarray:
         """The ranks in the suffix array of all places of some documents, ascending."""
-        sizes = np.diff(self.starts)[documents]
+        sizes = self.sizes()[documents]
         firsts = np.repeat(self.starts[:-1][documents] - np.cumsum(sizes) + sizes, sizes)
         places = (firsts + np.arange(int(sizes.sum()))).astype(np.int64)
         ranks = np.empty(len(places), np.int64)

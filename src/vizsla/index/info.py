@@ -35,6 +35,7 @@ def index_info(snapshot: Snapshot) -> dict[str, Any]:
         "dense": _dense_facts(snapshot.vector_index, snapshot.segments, snapshot.model),
         "token_vectors": _token_facts(snapshot.vector_index, snapshot.segments, snapshot.model),
         "vector_postings": _match_facts(snapshot.vector_index, snapshot.segments),
+        "ngrams": _ngram_facts(snapshot.segments),
         "positions": bool(snapshot.meta.get(database.POSITIONS)),
         "position_bytes": sum(s.nbytes for segment in snapshot.segments for s in segment.sequences.values()),
         "index_bytes": snapshot.file_bytes,
@@ -94,3 +95,11 @@ def _match_facts(vector_index: VectorIndex, segments: Sequence[Segment]) -> dict
         "vectors": sum(map(len, lists)),
         "bytes": sum(some.nbytes for some in lists),
     }
+
+
+def _ngram_facts(segments: Sequence[Segment]) -> dict[str, Any] | None:
+    """How many tokens the suffix arrays of an index have, and their bytes; None if it has none."""
+    arrays = [rows for segment in segments for rows in segment.ngrams.values()]
+    if not arrays:
+        return None
+    return {"tokens": sum(len(rows.tokens) for rows in arrays), "bytes": sum(rows.nbytes for rows in arrays)}

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
         DenseComponent,
         DenseDocuments,
         MatchDocuments,
+        NgramComponent,
+        NgramDocuments,
         SearchContext,
         SparseComponent,
         SparseDocumentEncoder,
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from vizsla.models.precomputed import PrecomputedVectors
     from vizsla.models.reranker import Reranker
     from vizsla.models.rm3 import RM3
+    from vizsla.models.seal import Seal
     from vizsla.models.sketch import Sketch
     from vizsla.models.spar import Spar
     from vizsla.models.statistics import CountedStatistics, Statistics, average_length
@@ -95,12 +98,15 @@ _HOMES = {
     "LanguageBM25": "languages",
     "LearnedSparse": "learned_sparse",
     "MatchDocuments": "components",
+    "NgramComponent": "components",
+    "NgramDocuments": "components",
     "Model": "model",
     "Network": "vizsla.neural.network",
     "Part": "model",
     "PrecomputedVectors": "precomputed",
     "QueryExpander": "bm25",
     "Reranker": "reranker",
+    "Seal": "seal",
     "SearchContext": "components",
     "SequenceEncoder": "bm25",
     "Sketch": "sketch",
@@ -170,10 +176,13 @@ __all__ = [
     "MatchDocuments",
     "Model",
     "Network",
+    "NgramComponent",
+    "NgramDocuments",
     "Part",
     "PrecomputedVectors",
     "QueryExpander",
     "Reranker",
+    "Seal",
     "SearchContext",
     "SequenceEncoder",
     "Sketch",

@@ -1,15 +1,15 @@
-"""The contracts of a sum's parts: sparse, dense, late interaction, and vectors of equal tokens (COIL)."""
+"""The contracts of a sum's parts: sparse, dense, late interaction, vectors of equal tokens (COIL), n-grams (SEAL)."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from vizsla.engine import Weighting
+from vizsla.engine import CollectionNgrams, NgramQuery, Weighting
 from vizsla.errors import VizslaError
 from vizsla.models.fields import Fields, field_text
 from vizsla.models.model import Component
@@ -34,6 +34,9 @@ class SearchContext(Protocol):
 
     def statistics_of(self, component: Component) -> Statistics:
         """The statistics of a component's terms."""
+
+    def ngrams_of(self, component: Component) -> CollectionNgrams:
+        """The n-grams of the whole collection for a component; a filter does not change them."""
 
 
 class TypedTerm(NamedTuple):
@@ -504,3 +507,54 @@ class TokenMatchComponent(Component):
 
     def query_vectors(self, texts: Sequence[str], statistics: Statistics) -> TokenMatchVectors:  # noqa: ARG002
         return TokenMatchVectors(self.namespace, self.query_embeddings(texts))
+
+
+class NgramDocuments(NamedTuple):
+    """What an index stores of some documents: token sequences for a suffix array, see `engine.SuffixArray`."""
+
+    tokens: np.ndarray
+    starts: np.ndarray
+    """[documents + 1] where the sequence of each document begins."""
+    lengths: np.ndarray
+    """[documents] lengths in tokens; 0 for a document without tokens, which cannot be found."""
+
+
+class NgramComponent(Component):
+    """A component that scores documents by weighted n-grams, which it chooses while it sees those of the collection.
+
+    A subclass is a frozen dataclass. Numbers of tokens begin at 2: 0 is the end of a field, and 1 precedes a title. A
+    component can be searched in an index only, where the collection's n-grams are.
+    """
+
+    @property
+    @abstractmethod
+    def token_numbers(self) -> int:
+        """How many numbers tokens may have, counting 0 and 1."""
+
+    @abstractmethod
+    def document_rows(self, documents: Sequence[Fields]) -> list[np.ndarray]:
+        """The token sequence of each document; each of its fields ends with 0."""
+
+    @abstractmethod
+    def query_ngrams(self, texts: Sequence[str], ngrams: CollectionNgrams) -> list[NgramQuery]:
+        """The n-grams of queries and their weights; no n-gram for a query that has none."""
+
+    @abstractmethod
+    def ngram_text(self, ngram: Sequence[int]) -> str:
+        """An n-gram as text, to explain scores."""
+
+    def encode(self, documents: Sequence[Fields]) -> NgramDocuments:
+        """What an index stores of these documents."""
+        rows = self.document_rows(documents)
+        starts = np.cumsum([0, *map(len, rows)]).astype(np.int64)
+        lengths = np.array([np.count_nonzero(np.asarray(row) > 1) for row in rows], np.int64)
+        return NgramDocuments(np.concatenate([np.zeros(0, np.int64), *rows]), starts, lengths)
+
+    def count(self, documents: Sequence[Fields]) -> CountedStatistics:
+        return _count_words(documents, self.fields)
+
+    def document_vectors(self, documents: Sequence[Fields], statistics: Statistics) -> NoReturn:  # noqa: ARG002
+        raise VizslaError(f"{self.name} searches by n-grams of a collection, so it needs an index and has no vectors")
+
+    def query_vectors(self, texts: Sequence[str], statistics: Statistics) -> NoReturn:
+        self.document_vectors([{"text": text} for text in texts], statistics)

@@ -19,6 +19,7 @@ from vizsla.models.bm25 import BM25, BM25_OPTIONS, EXPANDERS, ExpandedBM25, Quer
 from vizsla.models.components import SearchContext
 from vizsla.models.generator import Sampling, TextGenerator, open_generator
 from vizsla.models.model import MODELS
+from vizsla.neural.checkpoints.generator import NGRAMS
 from vizsla.neural.once import once
 from vizsla.numbers import short
 from vizsla.plain_data import parse_json
@@ -76,10 +77,9 @@ class GAR(QueryExpander):
     @once
     def _generator(self) -> TextGenerator:
         generator = open_generator(self.generator)
-        if generator.task == "query":
-            raise InputError(
-                "this generator reads a document, and gar needs one that reads a question", file=self.generator
-            )
+        if generator.task in ("query", NGRAMS):
+            what = "reads a document" if generator.task == "query" else "writes n-grams, for the model seal"
+            raise InputError(f"this generator {what}; gar needs one that answers a question", file=self.generator)
         return generator
 
     @once

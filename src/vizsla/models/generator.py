@@ -8,20 +8,22 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.learned_sparse import SHIPPED
+from vizsla.neural.beams import Rule, Written, beam_search
 from vizsla.neural.checkpoints.bart import is_plain_bart, read_quantised, write_quantised
-from vizsla.neural.checkpoints.generator import GeneratorCheckpoint
+from vizsla.neural.checkpoints.generator import NGRAMS, GeneratorCheckpoint
 from vizsla.neural.checkpoints.packages import own_package
 from vizsla.neural.device import Place, device_of_opening, opening_on, place_of
 from vizsla.neural.once import once
 from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.weights import read_checkpoint
 
+S = TypeVar("S")
 SHIPPED_GENERATOR = "doc2query-small"
 """The name of Vizsla's own generator, in a checkout and in its own package."""
 _PACKAGE = own_package(SHIPPED_GENERATOR, "doc2query", "30 MB")
@@ -74,8 +76,8 @@ class Sampling:
 class TextGenerator(ABC):
     """Reads texts and writes others. `open_generator` opens one.
 
-    `task` says what it writes: `query` for a passage, or `answer`, `sentence` or `title` for a question. `length` is
-    how many tokens of an input it reads. `digest` is a hash of its weights and settings.
+    `task` says what it writes: `query` for a passage, or `answer`, `sentence`, `title` or `ngrams` for a question.
+    `length` is how many tokens of an input it reads. `digest` is a hash of its weights and settings.
     """
 
     task: str
@@ -93,6 +95,25 @@ class TextGenerator(ABC):
         inputs with the same keys and sampling give the same texts. Other inputs in the same call can change how scores
         are rounded, and thereby a text: to reproduce texts exactly, make the same calls.
         """
+
+    @property
+    def writes_ngrams(self) -> bool:
+        """Whether it writes what may be in a passage for a question."""
+        return self.task in ("answer", "sentence", NGRAMS)
+
+    @property
+    def writes_titles(self) -> bool:
+        """Whether it writes titles of passages for a question."""
+        return self.task in ("title", NGRAMS)
+
+    def search(
+        self, texts: Sequence[str], rule: Rule[S], beam: int, steps: int, *, titles: bool = False
+    ) -> list[list[Written[S]]]:
+        """For each input every text of up to `steps` tokens that was among the best `beam` of its length.
+
+        `rule`: which tokens may follow. `titles`: titles are to be written, by a generator of n-grams and titles.
+        """
+        raise VizslaError(f"{self.name} does not write texts token by token under a rule, which seal needs")
 
     @abstractmethod
     def token_counts(self, texts: Sequence[str]) -> np.ndarray:
@@ -117,6 +138,19 @@ class CheckpointGenerator(TextGenerator):
             top_k=sampling.top_k, top_p=sampling.top_p, temperature=sampling.temperature,
         )  # fmt: skip
         return [self.checkpoint.texts(rows) for rows in tokens]
+
+    def search(
+        self, texts: Sequence[str], rule: Rule[S], beam: int, steps: int, *, titles: bool = False
+    ) -> list[list[Written[S]]]:
+        inputs, together = self.checkpoint.inputs(texts, titles=titles), self.running.together(beam)
+        order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
+        written: list[list[Written[S]]] = [[] for _ in inputs]
+        for a in range(0, len(order), together):
+            some = order[a : a + together]
+            states = self.running.beams([inputs[i] for i in some], beam, steps)
+            for i, found in zip(some, beam_search(states, len(some), rule, beam, steps), strict=True):
+                written[i] = found
+        return written
 
     def token_counts(self, texts: Sequence[str]) -> np.ndarray:
         return self.checkpoint.token_counts(texts)

@@ -175,8 +175,8 @@ class Component(Model):
     """A leaf of every sum: a model with one namespace.
 
     A component is a `SparseComponent` (weighted terms), a `DenseComponent` (one vector a text), a `TokenComponent` (a
-    vector for each token) or a `TokenMatchComponent` (the same, compared where tokens are equal). It is a frozen
-    dataclass; a subclass with a `kind` can be stored in an index.
+    vector for each token), a `TokenMatchComponent` (the same, compared where tokens are equal) or an `NgramComponent`
+    (weighted n-grams). It is a frozen dataclass; a subclass with a `kind` can be stored in an index.
     """
 
     kind: ClassVar[str]
@@ -337,7 +337,7 @@ MODELS: Registry[Model] = Registry(
     "model", package="vizsla.models", example='"bm25", "bm25(k1=1.2, b=0.75)" or "bm25 + 0.5 * bm25-wp"',
     first=(
         "bm25", "learned_sparse", "augmenter", "auto_weighted", "coil", "colbert", "counts", "gar",
-        "precomputed", "rm3", "sketch", "spar", "sums", "synonyms", "dense",
+        "precomputed", "rm3", "seal", "sketch", "spar", "sums", "synonyms", "dense",
     ),
 )  # fmt: skip
 """Everything that `parse_model` knows by name. A model of your own registers itself in the same way."""

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vizsla.errors import InputError
+from vizsla.neural.beams import BeamStates
 from vizsla.neural.chunks import Batch, Chunk
 from vizsla.neural.device import torch_device
 from vizsla.neural.inference import fast_precision, transformers
@@ -242,6 +243,7 @@ def _finish(layer: Any, states: Tensor, mixed: Tensor) -> Tensor:
 
 _TEXTS = 16_384, 160  # written at once by a GPU, and by the processor
 _TOKENS = 131_072, 4096  # of inputs, read at once
+_BEAMS = 1024, 64  # the same for a beam search, which fetches all logits of a step
 _TIDY_STEPS = 4  # between two checks for finished texts
 
 
@@ -256,6 +258,28 @@ class States(Protocol):
 
     def select(self, texts: Tensor, continuations: Tensor) -> None:
         """Keep these inputs, and of each the continuations in a row of [inputs, fewer]."""
+
+
+class _TorchBeams:
+    """The states of some inputs and of the beam of texts of each, see `neural.beams`."""
+
+    def __init__(self, states: States, ids: Tensor, lengths: Tensor, beam: int) -> None:
+        self._states, self._ids, self._lengths, self._beam = states, ids, lengths, beam
+
+    @torch.inference_mode()
+    def start(self) -> np.ndarray:
+        """[inputs, vocabulary] the logits of the first token."""
+        logits: np.ndarray = self._states.start(self._ids, self._lengths, self._beam).float().cpu().numpy()
+        return logits
+
+    @torch.inference_mode()
+    def step(self, parents: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """[inputs, beam, vocabulary] the logits after one more token of each text."""
+        device = self._ids.device
+        self._states.select(torch.arange(len(parents), device=device), torch.from_numpy(parents).to(device))
+        logits = self._states.step(torch.from_numpy(tokens).to(device).flatten())
+        made: np.ndarray = logits.float().cpu().numpy().reshape(*tokens.shape, -1)
+        return made
 
 
 class TorchGenerator:
@@ -288,6 +312,16 @@ class TorchGenerator:
             for i, rows in zip(chosen, tokens.tolist(), strict=True):
                 written[i] = [_before(row, ends) for row in rows]
         return written
+
+    def beams(self, inputs: Sequence[np.ndarray], beam: int, steps: int) -> BeamStates:
+        """The states of some inputs for a beam search of so many steps; see `together` for how many at once."""
+        lengths = torch.tensor([len(ids) for ids in inputs], device=self.device)
+        ids = nn.utils.rnn.pad_sequence([torch.from_numpy(ids) for ids in inputs], batch_first=True).to(self.device)
+        return _TorchBeams(self.states(steps), ids, lengths, beam)
+
+    def together(self, beam: int) -> int:
+        """How many inputs are best searched at once."""
+        return max(_BEAMS[self.device.type == "cpu"] // beam, 1)
 
     def _batches(self, inputs: Sequence[np.ndarray], texts: int) -> Iterator[list[int]]:
         """The numbers of inputs that are read together, those of about one length."""

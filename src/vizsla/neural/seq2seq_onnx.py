@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from vizsla.errors import InputError
+from vizsla.neural.beams import BeamStates
 from vizsla.neural.onnx_export import Port, encoder_statistics, need_onnx, save_graph
 from vizsla.neural.onnx_graph import WORDS, EncoderGraph, NetworkGraph, Precision, Statistics, layer_count
 from vizsla.neural.session import open_graph, processors, side_by_side
@@ -257,6 +258,15 @@ class OnnxGenerator:
                 written[i] = own
         return written
 
+    def beams(self, inputs: Sequence[np.ndarray], beam: int, steps: int) -> BeamStates:
+        """The states of some inputs for a beam search of so many steps; see `together` for how many at once."""
+        self._check(inputs, steps)
+        return _OnnxBeams(_States(self, inputs), len(inputs), beam, self.start)
+
+    def together(self, beam: int) -> int:  # noqa: ARG002 (other generators ask)
+        """How many inputs are best searched at once."""
+        return 1
+
     def _check(self, inputs: Sequence[np.ndarray], tokens: int) -> None:
         longest = max(map(len, inputs), default=0)
         if longest > self.longest:
@@ -297,6 +307,26 @@ class OnnxGenerator:
         return written
 
 
+class _OnnxBeams:
+    """The states of some inputs and of the beam of texts of each, see `neural.beams`."""
+
+    def __init__(self, states: _States, inputs: int, beam: int, start: int) -> None:
+        self._states, self._inputs, self._beam, self._start = states, inputs, beam, start
+        self._is_first = True
+
+    def start(self) -> np.ndarray:
+        """[inputs, vocabulary] the logits of the first token."""
+        return self._states.step(np.full(self._inputs, self._start), _ALL_TOKENS)[0]
+
+    def step(self, parents: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """[inputs, beam, vocabulary] the logits after one more token of each text."""
+        each = 1 if self._is_first else self._beam
+        self._states.keep((np.arange(self._inputs)[:, None] * each + parents).ravel())
+        self._is_first = False
+        logits, _ = self._states.step(tokens.ravel(), _ALL_TOKENS)
+        return logits.reshape(*tokens.shape, -1)
+
+
 @dataclass(frozen=True)
 class _Sampling:
     """How tokens are drawn; `top_k` 0 is no limit."""
@@ -333,6 +363,9 @@ class _Sampling:
         drawn = (cumulative <= uniform[:, None] * cumulative[:, -1:]).sum(1)
         drawn = np.minimum(drawn, probabilities.shape[1] - 1 - (probabilities[:, ::-1] > 0).argmax(1))
         return np.asarray(numbers[np.arange(len(drawn)), drawn])
+
+
+_ALL_TOKENS = _Sampling(0, 1.0, 1.0)
 
 
 class _States:

@@ -58,6 +58,10 @@ class Explanation:
             return _term_note(facts)
         if "query_token" in facts:
             return _token_note(facts)
+        if "ngram" in facts:
+            return _ngram_note(facts)
+        if "ngrams" in facts:
+            return f"{_number(facts['ngrams'], 'n-gram')} generated for the query"
         if facts.get("tokens") == 0:
             return "this document has no token vectors, so it is never found"
         if "occurrence" in facts:
@@ -74,7 +78,7 @@ class Explanation:
 
     def _lines(self, top: bool = True) -> Iterator[str]:
         head = f"{self.score:.4f}  {self.name}"
-        if self.facts.keys() & {"term", "query_token", "occurrence"}:
+        if self.facts.keys() & {"term", "query_token", "occurrence", "ngram"}:
             yield f"{head}  {self.note}"
             return
         yield head if top else head + self.weight_note
@@ -112,5 +116,17 @@ def _token_note(facts: Mapping[str, Any]) -> str:
     return f"~ {place if met is None else f'{met} ({place})'}"
 
 
+def _ngram_note(facts: Mapping[str, Any]) -> str:
+    """What an n-gram weighs, and which share of it counts if it has tokens of heavier ones."""
+    times = "once" if facts["occurrences"] == 1 else f"{facts['occurrences']:,} times"
+    share = facts["counted_share"]
+    counted = "" if share == 1 else f" x {share:.2f} (tokens of heavier n-grams)"
+    return f"= {facts['ngram_weight']:.4f} ({times} in all){counted}"
+
+
+def _number(number: int, unit: str) -> str:
+    return f"{number:,} {unit}{'' if number == 1 else 's'}"
+
+
 def _count(number: int, facts: Mapping[str, Any]) -> str:
-    return f"{number:,} {facts.get('unit', 'document')}{'' if number == 1 else 's'}"
+    return _number(number, facts.get("unit", "document"))

@@ -24,11 +24,11 @@ from vizsla.backends.qdrant.points import StoredPoint, find_points, sparse_compo
 from vizsla.backends.qdrant.state import CollectionState
 from vizsla.backends.qdrant.terms import TermTable
 from vizsla.backends.qdrant.unsupported import cannot
-from vizsla.engine import MatchQuery, Query, TokenRows, Weighting, exact_max_sims
+from vizsla.engine import CollectionNgrams, MatchQuery, NgramQuery, Query, TokenRows, Weighting, exact_max_sims
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import TermStatistics
 from vizsla.index.reading.terms import NamespaceStatistics
-from vizsla.index.search.bound_model import BoundModel, DensePart, MatchPart, SparsePart, TokenPart
+from vizsla.index.search.bound_model import BoundModel, DensePart, MatchPart, NgramPart, SparsePart, TokenPart
 from vizsla.index.search.combining import Combination
 from vizsla.index.search.explain import ExplainedDocument, MatchedTokens, explain_document
 from vizsla.index.search.pages import Page
@@ -478,6 +478,10 @@ class Context:
         (part,) = self._reader.bind(component).sparse
         return part.statistics
 
+    def ngrams_of(self, component: Component) -> CollectionNgrams:
+        """Qdrant holds no token sequences."""
+        raise VizslaError(f"{component.name} searches by n-grams of a collection, which Qdrant does not hold")
+
 
 class _PointDocument(ExplainedDocument):
     """A document in a collection, whose counts are recovered from its weights."""
@@ -522,6 +526,9 @@ class _PointDocument(ExplainedDocument):
         return MatchedTokens(products, places), len(own)
 
     def matches(self, part: MatchPart, query: MatchQuery) -> MatchedTokens:  # noqa: ARG002
+        raise VizslaError(f"{part.component.name} cannot be in a collection in Qdrant, so there is nothing to explain")
+
+    def ngram_shares(self, part: NgramPart, query: NgramQuery) -> np.ndarray:  # noqa: ARG002
         raise VizslaError(f"{part.component.name} cannot be in a collection in Qdrant, so there is nothing to explain")
 
     def token_names(self, component: TokenComponent) -> list[str]:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from vizsla.datasets.passages import document_of, passage_of
+from vizsla.engine import token_type
 from vizsla.errors import VizslaError
 from vizsla.index.writing.analysis import AnalysedBatch
 from vizsla.index.writing.namespaces import (
@@ -26,6 +27,7 @@ from vizsla.index.writing.namespaces import (
     MatchBatch,
     NamespaceBatch,
     NamespaceEncoder,
+    NgramBatch,
     SparseBatch,
     TokenBatch,
 )
@@ -33,6 +35,7 @@ from vizsla.models import (
     Component,
     DenseComponent,
     MatchDocuments,
+    NgramComponent,
     SparseComponent,
     TokenComponent,
     TokenMatchComponent,
@@ -82,6 +85,8 @@ def _columns(rows: NamespaceBatch) -> dict[str, Any]:
         return {"vector": _matrix(rows.vectors)}
     if isinstance(rows, TokenBatch):
         return {"vectors": _lists(rows.starts, _matrix(rows.vectors))}
+    if isinstance(rows, NgramBatch):
+        return {"tokens": _lists(rows.starts, pyarrow().array(rows.tokens.astype(np.int64)))}
     tokens = pyarrow().array(rows.documents.terms.astype(np.int64, copy=False))
     columns = {
         "tokens": _lists(rows.documents.starts, tokens),
@@ -162,6 +167,10 @@ class BatchReader:
             return self._sparse(column("terms"), column("values"), lengths, component, fresh)
         if isinstance(component, DenseComponent):
             return DenseBatch(_rows_of(column("vector"), component.dimensions), lengths)
+        if isinstance(component, NgramComponent):
+            lists = column("tokens")
+            tokens = lists.flatten().to_numpy(zero_copy_only=False).astype(token_type(component.token_numbers))
+            return NgramBatch(tokens, _starts(lists), lengths)
         assert isinstance(component, TokenComponent | TokenMatchComponent)
         vectors = column("vectors")
         starts = _starts(vectors)

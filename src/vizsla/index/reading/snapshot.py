@@ -21,7 +21,7 @@ from vizsla.index.storage.document_ids import SegmentIds
 from vizsla.index.storage.folder import check_model_folder, recover
 from vizsla.index.storage.living import LiveDocuments
 from vizsla.index.storage.stored_ids import StoredIds
-from vizsla.models import DenseComponent, Model, TokenComponent, TokenMatchComponent
+from vizsla.models import DenseComponent, Model, NgramComponent, TokenComponent, TokenMatchComponent
 from vizsla.neural.device import opening_on
 
 _ATTEMPTS = 5
@@ -53,17 +53,18 @@ def _lasting(facts: dict[str, arrays.Facts]) -> dict[str, arrays.Facts]:
 
 
 class _VectorSizes(NamedTuple):
-    """How many namespaces there are, and how many numbers the vectors of each have, by its place."""
+    """How many namespaces there are, how many numbers the vectors of each have, and which have n-grams."""
 
     namespaces: int
     dense: dict[int, int]
     tokens: dict[int, int]
     matches: dict[int, int]
+    ngrams: set[int]
 
     @classmethod
     def of_model(cls, model: Model) -> _VectorSizes:
         """What a segment of a model must have."""
-        sizes = cls(len(model.parts), {}, {}, {})
+        sizes = cls(len(model.parts), {}, {}, {}, set())
         for space, (_, component) in enumerate(model.parts):
             if isinstance(component, DenseComponent):
                 sizes.dense[space] = component.dimensions
@@ -73,6 +74,8 @@ class _VectorSizes(NamedTuple):
                 sizes.matches[space] = component.dimensions
                 if component.cls_dimensions:
                     sizes.dense[space] = component.cls_dimensions
+            elif isinstance(component, NgramComponent):
+                sizes.ngrams.add(space)
         return sizes
 
     @classmethod
@@ -83,6 +86,7 @@ class _VectorSizes(NamedTuple):
             {space: rows.shape[1] for space, rows in segment.dense.items()},
             {space: rows.width for space, rows in segment.tokens.items()},
             {space: lists.width for space, lists in segment.matches.items()},
+            {space for space, rows in segment.ngrams.items() if rows.suffixes is not None},
         )
 
 

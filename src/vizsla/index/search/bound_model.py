@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine import MatchQuery, Query, TokenQuery, Weighting, Weightings
+from vizsla.engine import MatchQuery, NgramQuery, Query, TokenQuery, Weighting, Weightings
 from vizsla.errors import VizslaError
 from vizsla.index.reading.terms import MAX_CACHED, NamespaceStatistics
 from vizsla.lazy import cached_property
@@ -15,6 +16,7 @@ from vizsla.models import (
     Component,
     DenseComponent,
     Model,
+    NgramComponent,
     SearchContext,
     SparseComponent,
     TokenComponent,
@@ -23,8 +25,16 @@ from vizsla.models import (
 )
 
 _Encoded = tuple[np.ndarray, np.ndarray, np.ndarray]
-_QueryVectors = tuple[dict[int, np.ndarray], dict[int, TokenQuery], dict[int, MatchQuery]]
 _NO_TERMS: _Encoded = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+
+
+class _QueryVectors(NamedTuple):
+    """What a query has besides terms, by namespace, in the order of `Query`."""
+
+    dense: dict[int, np.ndarray]
+    tokens: dict[int, TokenQuery]
+    matches: dict[int, MatchQuery]
+    ngrams: dict[int, NgramQuery]
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +160,21 @@ class MatchPart:
         ]
 
 
-BoundPart = SparsePart | DensePart | TokenPart | MatchPart
+@dataclass(frozen=True, eq=False)
+class NgramPart:
+    """A component that scores by n-grams (SEAL), its weight, and its namespace in the index."""
+
+    space: int
+    weight: float
+    component: NgramComponent
+
+    def encode(self, texts: Sequence[str], context: SearchContext) -> list[NgramQuery | None]:
+        """The n-grams of queries, with the weight; None for a query without any."""
+        found = self.component.query_ngrams(texts, context.ngrams_of(self.component))
+        return [replace(query, weight=self.weight) if len(query) else None for query in found]
+
+
+BoundPart = SparsePart | DensePart | TokenPart | MatchPart | NgramPart
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,9 +187,10 @@ class BoundModel:
     dense: tuple[DensePart, ...]
     tokens: tuple[TokenPart, ...]
     matches: tuple[MatchPart, ...]
+    ngrams: tuple[NgramPart, ...]
     weightings: Weightings
     has_vectors: bool
-    """Whether the model has vectors, so that documents are not found by terms alone."""
+    """Whether the model has vectors or n-grams, so that documents are not found by terms alone."""
 
     @classmethod
     def bind(cls, model: Model, own: Model, statistics: Mapping[str, NamespaceStatistics]) -> BoundModel:
@@ -192,49 +217,54 @@ class BoundModel:
         dense = tuple(part for part in parts if isinstance(part, DensePart))
         tokens = tuple(part for part in parts if isinstance(part, TokenPart))
         matches = tuple(part for part in parts if isinstance(part, MatchPart))
+        ngrams = tuple(part for part in parts if isinstance(part, NgramPart))
         has_vectors = len(sparse) < len(parts)
-        return cls(model, parts, sparse, dense, tokens, matches, Weightings.pack(weightings), has_vectors)
+        return cls(model, parts, sparse, dense, tokens, matches, ngrams, Weightings.pack(weightings), has_vectors)
 
     def encode(self, texts: Sequence[str], context: SearchContext) -> list[Query]:
         """Queries as numbers for the engine; terms that no document has are left out."""
         sparse = []
         for part in self.sparse:
             sparse.append(part.encode(part.component.query_terms(texts, context)))  # noqa: PERF401 (a frame less)
-        vectors = self._vectors(texts) if len(sparse) < len(self.parts) else [({}, {}, {})] * len(texts)
-        if len(sparse) == 1:
-            return [Query(*encoded, *some) for encoded, some in zip(sparse[0], vectors, strict=True)]
-        if not sparse:
-            return [Query(*_NO_TERMS, *some) for some in vectors]
-        pairs = zip(zip(*sparse, strict=True), vectors, strict=True)
-        return [Query(*_joined(encoded), *some) for encoded, some in pairs]
+        if not self.has_vectors:
+            rows = sparse[0] if len(sparse) == 1 else map(_joined, zip(*sparse, strict=True))
+            return [Query(*encoded) for encoded in rows]
+        encoded_terms = map(_joined, zip(*sparse, strict=True)) if sparse else [_NO_TERMS] * len(texts)
+        pairs = zip(encoded_terms, self._vectors(texts, context), strict=True)
+        return [Query(*encoded, v.dense, v.tokens, v.matches, v.ngrams) for encoded, v in pairs]
 
-    def encode_weighted(self, text: str, weights: Mapping[int, Mapping[str, float]]) -> Query:
+    def encode_weighted(self, text: str, weights: Mapping[int, Mapping[str, float]], context: SearchContext) -> Query:
         """An encoded query, given the final weights of its terms, by the position of each sparse namespace.
 
-        `text`: what parts with vectors read.
+        `text`: what parts with vectors or n-grams read.
         """
-        encoded = [part.encode_weights(weights[part.space]) for part in self.sparse]
-        terms, spaces, values = _joined(encoded)
-        vectors = self._vectors([text])[0] if self.has_vectors and text.strip() else ({}, {}, {})
-        return Query(terms, spaces, values, *vectors)
+        encoded = _joined([part.encode_weights(weights[part.space]) for part in self.sparse])
+        if not self.has_vectors or not text.strip():
+            return Query(*encoded)
+        (v,) = self._vectors([text], context)
+        return Query(*encoded, v.dense, v.tokens, v.matches, v.ngrams)
 
-    def _vectors(self, texts: Sequence[str]) -> list[_QueryVectors]:
-        """For each query its vector in each dense namespace, and its token vectors in each namespace that has some."""
-        vectors: list[_QueryVectors] = [({}, {}, {}) for _ in texts]
+    def _vectors(self, texts: Sequence[str], context: SearchContext) -> list[_QueryVectors]:
+        """For each query what it has besides terms."""
+        vectors = [_QueryVectors({}, {}, {}, {}) for _ in texts]
         for part in self.dense:
-            for (dense, _, _), vector in zip(vectors, part.encode(texts), strict=True):
+            for own, vector in zip(vectors, part.encode(texts), strict=True):
                 if vector is not None:
-                    dense[part.space] = vector
+                    own.dense[part.space] = vector
         for token_part in self.tokens:
-            for (_, tokens, _), token_query in zip(vectors, token_part.encode(texts), strict=True):
+            for own, token_query in zip(vectors, token_part.encode(texts), strict=True):
                 if token_query is not None:
-                    tokens[token_part.space] = token_query
+                    own.tokens[token_part.space] = token_query
         for match_part in self.matches:
-            for (dense, _, matches), encoded in zip(vectors, match_part.encode(texts), strict=True):
+            for own, encoded in zip(vectors, match_part.encode(texts), strict=True):
                 if encoded is not None:
-                    matches[match_part.space], whole = encoded
+                    own.matches[match_part.space], whole = encoded
                     if whole is not None:
-                        dense[match_part.space] = whole
+                        own.dense[match_part.space] = whole
+        for ngram_part in self.ngrams:
+            for own, ngram_query in zip(vectors, ngram_part.encode(texts, context), strict=True):
+                if ngram_query is not None:
+                    own.ngrams[ngram_part.space] = ngram_query
         return vectors
 
     def query_weights(self, text: str, context: SearchContext) -> dict[str, dict[str, float]]:
@@ -259,6 +289,8 @@ def _part(space: int, weight: float, component: Component, statistics: Mapping[s
         return TokenPart(space, weight, component)
     if isinstance(component, TokenMatchComponent):
         return MatchPart(space, weight, component)
+    if isinstance(component, NgramComponent):
+        return NgramPart(space, weight, component)
     assert isinstance(component, DenseComponent)
     return DensePart(space, weight, component)
 
@@ -285,6 +317,8 @@ def _mismatch(component: Component, held: Sequence[Component]) -> str:
         sizes = sorted({other.dimensions for other in held if isinstance(other, kind)})
         if sizes and component.dimensions not in sizes:
             fixed += f": its own have {' and '.join(map(str, sizes))} numbers, these {component.dimensions}"
+    elif isinstance(component, NgramComponent):
+        free, fixed = "other weights and options of the search", "the tokens of another generator or other fields"
     else:
         free, fixed = "other k1, b, variants and weights", "another analyzer or other fields"
     return (

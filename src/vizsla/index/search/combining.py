@@ -84,7 +84,8 @@ def parts_of(query: Query, spaces: Sequence[int]) -> list[Query]:
         dense = {space: query.dense[space]} if space in query.dense else {}
         tokens = {space: query.tokens[space]} if space in query.tokens else {}
         matches = {space: query.matches[space]} if space in query.matches else {}
-        parts.append(Query(query.terms[here], query.spaces[here], query.weights[here], dense, tokens, matches))
+        ngrams = {space: query.ngrams[space]} if space in query.ngrams else {}
+        parts.append(Query(query.terms[here], query.spaces[here], query.weights[here], dense, tokens, matches, ngrams))
     return parts
 
 

@@ -11,9 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vizsla.engine import DamagedSegmentError, MatchQuery, Weighting, exact_matches, exact_max_sims
+from vizsla.engine import (
+    DamagedSegmentError,
+    MatchQuery,
+    NgramQuery,
+    Weighting,
+    exact_matches,
+    exact_max_sims,
+    ngram_shares,
+)
 from vizsla.errors import VizslaError
-from vizsla.index.search.bound_model import BoundModel, DensePart, MatchPart, SparsePart, TokenPart
+from vizsla.index.search.bound_model import BoundModel, DensePart, MatchPart, NgramPart, SparsePart, TokenPart
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.word_query import PartWeights, WordQuery
 from vizsla.models import SearchContext, TokenComponent
@@ -61,6 +69,10 @@ class ExplainedDocument(ABC):
     @abstractmethod
     def matches(self, part: MatchPart, query: MatchQuery) -> MatchedTokens:
         """The best match of each query token among equal tokens of the document."""
+
+    @abstractmethod
+    def ngram_shares(self, part: NgramPart, query: NgramQuery) -> np.ndarray:
+        """What each n-gram of a query adds to its score, without the weight of the part."""
 
     @abstractmethod
     def token_names(self, component: TokenComponent) -> list[str]:
@@ -111,6 +123,8 @@ def explain_document(
             branches.append(_explain_dense(document, part, query[0]))
         elif isinstance(part, MatchPart):
             branches.append(_explain_matches(document, part, text))
+        elif isinstance(part, NgramPart):
+            branches.append(_explain_ngrams(document, part, text, context))
         elif isinstance(part, TokenPart):
             (vectors,) = part.component.query_embeddings([text])
             branches.append(_explain_tokens(document, part, text, vectors))
@@ -187,6 +201,26 @@ def _explain_matches(document: ExplainedDocument, part: MatchPart, text: str) ->
                 facts = {"token": name, "occurrence": place + 1, "product": product}
                 leaves.append(Explanation(name, part.weight * product, facts))
     facts = {"namespace": component.namespace, "weight": part.weight}
+    return Explanation(component.name, sum(leaf.score for leaf in leaves), facts, tuple(leaves))
+
+
+def _explain_ngrams(document: ExplainedDocument, part: NgramPart, text: str, context: SearchContext) -> Explanation:
+    """A leaf for each n-gram of the query that counts for the document, and how many n-grams the query has."""
+    component, leaves = part.component, []
+    (query,) = part.encode([text], context)
+    if query is not None:
+        ngrams = context.ngrams_of(component)
+        for i, share in enumerate(document.ngram_shares(part, query).tolist()):
+            if share:
+                ngram, weight = query.ngram(i).tolist(), float(query.weights[i])
+                facts = {
+                    "ngram": component.ngram_text(ngram),
+                    "occurrences": ngrams.count(ngrams.find(ngram)),
+                    "ngram_weight": weight,
+                    "counted_share": share / weight,
+                }
+                leaves.append(Explanation(repr(facts["ngram"]), part.weight * share, facts))
+    facts = {"namespace": component.namespace, "weight": part.weight, "ngrams": 0 if query is None else len(query)}
     return Explanation(component.name, sum(leaf.score for leaf in leaves), facts, tuple(leaves))
 
 
@@ -284,6 +318,10 @@ class _SegmentDocument(ExplainedDocument):
             rows = self._segment.matches[part.space]
             _, (products,), (places,) = exact_matches(rows, np.array([self._row]), query)
             return MatchedTokens(products, places)
+
+    def ngram_shares(self, part: NgramPart, query: NgramQuery) -> np.ndarray:
+        with self._snapshot.naming_damage():
+            return ngram_shares(self._segment.ngrams[part.space], self._row, query)
 
     def token_names(self, component: TokenComponent) -> list[str]:
         documents = self._snapshot.documents

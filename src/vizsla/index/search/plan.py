@@ -324,7 +324,7 @@ class Search:
     def _top_k_of_words(self, words: WordQuery, k: int) -> TopDocuments:
         """The best of the rows that match a query; models with vectors also need a vector or a term in common."""
         query = words.query
-        if self.union is None and not (query.vector_spaces or query.matches):
+        if self.union is None and query.is_plain:
             return words.top_k(k)
         return replace(self, masks=words.masks).top_k([query], k)[0]
 

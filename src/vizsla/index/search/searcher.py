@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vizsla.engine import (
+    CollectionNgrams,
     DamagedSegmentError,
     PhrasePattern,
     Query,
@@ -40,6 +41,7 @@ class Searcher:
         self.snapshot = snapshot
         self._masks: dict[str, list[np.ndarray]] = {}
         self._bound: dict[int, BoundModel] = {}
+        self._ngrams: dict[int, CollectionNgrams] = {}
         self.plans: dict[int, object] = {}
         """Plain searches by the number of their results, see `Search.prepare`."""
         self._context = _Context(self, None)
@@ -170,6 +172,14 @@ class Searcher:
         """The values of fields of rows, to filter them."""
         return row_columns(self.snapshot, self.rows) if self.rows.has_passages else self.columns
 
+    def ngrams(self, space: int) -> CollectionNgrams:
+        """The n-grams of a namespace."""
+        if space not in self._ngrams:
+            snapshot = self.snapshot
+            arrays, name = [segment.ngrams[space] for segment in snapshot.segments], snapshot.model.namespaces[space]
+            self._ngrams[space] = CollectionNgrams(arrays, snapshot.alive, snapshot.statistics[name].total_length)
+        return self._ngrams[space]
+
     @cached_property
     def words(self) -> list[WordPart]:
         """The namespaces that hold words."""
@@ -219,3 +229,7 @@ class _Context(NamedTuple):
         (part,) = self.searcher.bind(component).parts
         assert isinstance(part, SparsePart)
         return part.statistics
+
+    def ngrams_of(self, component: Component) -> CollectionNgrams:
+        (part,) = self.searcher.bind(component).parts
+        return self.searcher.ngrams(part.space)

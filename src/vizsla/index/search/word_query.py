@@ -200,7 +200,7 @@ class WordQuery:
     @cached_property
     def found(self) -> list[np.ndarray]:
         """The same without the rows that a search with vectors does not find: rows with neither a vector nor a term."""
-        if not (self.query.vector_spaces or self.query.matches):
+        if self.query.is_plain:
             return self.masks
         snapshot = self._searcher.snapshot
         with snapshot.naming_damage():
@@ -389,7 +389,8 @@ class WordQuery:
             counts, expanded = self._counts_in(parts[0])
             if not expanded:  # a shortcut with the same result as below
                 return Query(*parts[0].encode([counts])[0])
-        return self._bound.encode_weighted(self.plain_text, {s: own.weights for s, own in self.weights.items()})
+        weights = {s: own.weights for s, own in self.weights.items()}
+        return self._bound.encode_weighted(self.plain_text, weights, self._searcher.context(self._condition))
 
     @property
     def weights_by_namespace(self) -> dict[str, Mapping[str, float]]:

@@ -1,8 +1,9 @@
-"""The vectors of a segment as files: dense vectors, token vectors, posting lists that carry vectors, ANN indexes.
+"""The vectors of a segment as files: dense vectors, token vectors, posting lists that carry vectors, ANN indexes; and
+the token sequences of a namespace with n-grams.
 
 A segment is written with vectors in floats or 8 bits. A commit may add an ANN index to it, or the centroids and lists
 of token vectors, and replace token vectors by residual codes; these files carry the number of the commit. A merge
-copies codes.
+copies codes. In the same way a commit adds suffix arrays to token sequences, which a merge copies.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from vizsla.engine import (
     ResidualRows,
     ScaledRows,
     Segment,
+    SuffixArray,
     TokenLists,
     TokenRows,
     VectorPostings,
@@ -49,6 +51,8 @@ _MATCH_LISTS = {"terms": "<u4", "starts": "<i8", "norms": "<f8", "documents": "<
 """The arrays of `VectorPostings` besides the vectors, and their types."""
 _MATCH_ROWS = "match_vectors_", "match_codes_", "match_scales_"
 
+NGRAMS, NGRAM_STARTS, SUFFIXES = "ngrams_", "ngramstarts_", "suffixes_"
+
 ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
     **dict(zip((*ROWS, *_MATCH_ROWS), 2 * [(2, ("<f4", "<f2")), (2, ("|i1",)), (1, ("<f4",))], strict=True)),
     **{f"match_{part}_": (1, (kind,)) for part, kind in _MATCH_LISTS.items()},
@@ -60,6 +64,9 @@ ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
     MEANS: (1, ("<f4",)),
     LIST_STARTS: (1, ("<i8",)),
     LISTS: (1, ("<u4",)),
+    NGRAMS: (1, ("<u2", "<u4")),
+    NGRAM_STARTS: (1, ("<i8",)),
+    SUFFIXES: (1, ("<u4",)),
 }
 """The number of dimensions and the allowed types of each array."""
 
@@ -79,6 +86,7 @@ def are_complete(facts: Mapping[str, Facts]) -> bool:
         and spaces[CENTROIDS] <= tokens
         and spaces[_MATCH_ROWS[1]] == spaces[_MATCH_ROWS[2]]
         and all(spaces[f"match_{part}_"] == matches for part in _MATCH_LISTS)
+        and spaces[SUFFIXES] <= spaces[NGRAMS] == spaces[NGRAM_STARTS]
     )
 
 
@@ -96,7 +104,7 @@ def _by_kind(facts: Mapping[str, Facts]) -> dict[str, dict[str, Facts]]:
 
 
 def write_vectors(folder: Path, segment: Segment) -> dict[str, Facts]:
-    """Write all vectors of a new segment; returns the descriptions of the files."""
+    """Write all vectors and token sequences of a new segment; returns the descriptions of the files."""
     written: dict[str, Facts] = {}
     for space, rows in segment.dense.items():
         written |= _write_rows(folder, ROWS, space, rows.shape, [rows], storage_of(rows))
@@ -108,6 +116,8 @@ def write_vectors(folder: Path, segment: Segment) -> dict[str, Facts]:
         rows = tokens.vectors
         written |= _write_starts(folder, space, tokens.starts)
         written |= _write_rows(folder, ROWS, space, rows.shape, [rows], storage_of(rows))
+    for space, sequences in segment.ngrams.items():
+        written |= _write_sequences(folder, space, sequences.starts, sequences.tokens.dtype, [sequences.tokens])
     return written
 
 
@@ -129,7 +139,27 @@ def write_merged_vectors(folder: Path, merge: Merge, chunk: int, store: str) -> 
         else:
             shape = (int(starts[-1]), tokens.width)
             written |= _write_rows(folder, ROWS, space, shape, pieces, token_store(store))
+    for space in merge.old[0].ngrams:
+        starts, pieces_of_tokens = merge.ngram_starts(space), merge.ngram_pieces(space, chunk)
+        written |= _write_sequences(folder, space, starts, merge.ngram_type(space), pieces_of_tokens)
     return written
+
+
+def _write_sequences(
+    folder: Path, space: int, starts: np.ndarray, kind: np.dtype, pieces: Iterable[np.ndarray]
+) -> dict[str, Facts]:
+    """Write the token sequences of a namespace piece by piece, and where those of each document begin."""
+    tokens, begins = f"{NGRAMS}{space}", f"{NGRAM_STARTS}{space}"
+    with ArrayFile(folder / f"{tokens}.npy", kind, (int(starts[-1]),)) as out:
+        for piece in pieces:
+            out.write(piece)
+    return {tokens: out.facts, begins: write_array(folder / f"{begins}.npy", starts.astype(np.int64, copy=False))}
+
+
+def write_suffixes(folder: Path, space: int, generation: int, sequences: SuffixArray) -> dict[str, Facts]:
+    """Sort the suffixes of token sequences and write them."""
+    name = f"{SUFFIXES}{space}"
+    return {name: write_array(folder / f"{name}-{generation}.npy", sequences.built().order)}
 
 
 def _write_starts(folder: Path, space: int, starts: np.ndarray) -> dict[str, Facts]:
@@ -258,13 +288,14 @@ class Vectors(NamedTuple):
     ann: dict[int, AnnIndex]
     tokens: dict[int, TokenRows]
     matches: dict[int, VectorPostings]
+    ngrams: dict[int, SuffixArray]
 
 
 def read_vectors(path: Path, segment: str, facts: Mapping[str, Facts]) -> Vectors:
     """Map all vectors of a segment into memory; faiss opens ANN indexes at the first search."""
     files = _by_kind(facts)
     if not any(files.values()):
-        return Vectors({}, {}, {}, {})
+        return Vectors({}, {}, {}, {}, {})
     ann = {int(space): _read_ann_index(path, segment, f) for space, f in files.pop(ANN).items()}
     arrays = {
         kind: {int(space): read_array(path, segment, f) for space, f in own.items()} for kind, own in files.items()
@@ -275,7 +306,9 @@ def read_vectors(path: Path, segment: str, facts: Mapping[str, Facts]) -> Vector
         space: VectorPostings(**{part: arrays[f"match_{part}_"][space] for part in _MATCH_LISTS}, vectors=rows)
         for space, rows in _rows(arrays, _MATCH_ROWS).items()
     }
-    return Vectors(dense, ann, tokens, matches)
+    starts, suffixes = arrays[NGRAM_STARTS], arrays[SUFFIXES]
+    ngrams = {s: SuffixArray(own, starts[s], suffixes.get(s)) for s, own in arrays[NGRAMS].items()}
+    return Vectors(dense, ann, tokens, matches, ngrams)
 
 
 _Arrays = Mapping[str, Mapping[int, np.ndarray]]

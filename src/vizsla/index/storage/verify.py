@@ -158,6 +158,7 @@ def _check_segments(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
                 continue
             yield from _check_dense(path, name, segment)
             yield from _check_matches(path, name, segment)
+            yield from _check_ngrams(path, name, segment)
             stored = _read_ids(path, name, segment, facts)
             yield from _check_statistics(path, name, segment, living_files, statistics, namespaces)
             rows = np.arange(len(segment)) if alive is None else np.flatnonzero(alive)
@@ -218,6 +219,13 @@ def _check_matches(path: Path, name: str, s: Segment) -> Iterator[str]:
         has_token[lists.documents if (sound := lists.is_sound(len(s))) else 0] = True
         if not sound or (has_token != (s.sizes[space] > 0)).any():
             yield f"{path}: the posting lists with vectors of segment {name} are not those of its documents"
+
+
+def _check_ngrams(path: Path, name: str, s: Segment) -> Iterator[str]:
+    """Check that suffix arrays are those of the token sequences."""
+    for rows in s.ngrams.values():
+        if rows.suffixes is None or not rows.is_sound():
+            yield f"{path}: the suffix array of segment {name} is not that of its documents"
 
 
 def _read_ids(path: Path, name: str, s: Segment, facts: dict[str, arrays.Facts]) -> StoredIds:

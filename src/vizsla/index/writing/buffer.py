@@ -8,6 +8,7 @@ import numpy as np
 
 from vizsla.engine import (
     Segment,
+    SuffixArray,
     TokenRows,
     VectorPostings,
     build_segment,
@@ -18,9 +19,23 @@ from vizsla.engine import (
 )
 from vizsla.errors import VizslaError
 from vizsla.index.writing.analysis import AnalysedBatch
-from vizsla.index.writing.namespaces import DenseBatch, MatchBatch, NamespaceBatch, SparseBatch, TokenBatch
+from vizsla.index.writing.namespaces import (
+    DenseBatch,
+    MatchBatch,
+    NamespaceBatch,
+    NgramBatch,
+    SparseBatch,
+    TokenBatch,
+)
 from vizsla.index.writing.term_numbers import TermNumbers
-from vizsla.models import Component, Model, SparseComponent, TokenComponent, TokenMatchComponent
+from vizsla.models import (
+    Component,
+    Model,
+    NgramComponent,
+    SparseComponent,
+    TokenComponent,
+    TokenMatchComponent,
+)
 
 
 class Buffer:
@@ -69,14 +84,16 @@ class Buffer:
             return None
         numbers = np.arange(self._first, self._first + self._count)
         rows_of = [namespace.flush() for namespace in self._namespaces]
-        dense = {
-            space: convert_rows(rows.dense, self._store) for space, rows in enumerate(rows_of) if rows.dense is not None
-        }
-        tokens = {
-            space: convert_token_rows(rows.tokens, self._store)
-            for space, rows in enumerate(rows_of)
-            if rows.tokens is not None
-        }
+        dense, tokens, matches, ngrams = {}, {}, {}, {}
+        for space, rows in enumerate(rows_of):
+            if rows.dense is not None:
+                dense[space] = convert_rows(rows.dense, self._store)
+            if rows.tokens is not None:
+                tokens[space] = convert_token_rows(rows.tokens, self._store)
+            if rows.matches is not None:
+                matches[space] = rows.matches.converted(token_store(self._store))
+            if rows.ngrams is not None:
+                ngrams[space] = rows.ngrams
         segment = build_segment(
             numbers,
             np.array([rows.length_codes for rows in rows_of]),
@@ -86,11 +103,8 @@ class Buffer:
             np.concatenate([rows.values for rows in rows_of]),
             dense,
             tokens,
-            {
-                space: rows.matches.converted(token_store(self._store))
-                for space, rows in enumerate(rows_of)
-                if rows.matches is not None
-            },
+            matches,
+            ngrams,
         )
         self._first += self._count
         self._count = 0
@@ -112,6 +126,7 @@ class _SegmentRows(NamedTuple):
     dense: np.ndarray | None = None
     tokens: TokenRows | None = None
     matches: VectorPostings | None = None
+    ngrams: SuffixArray | None = None
 
     @classmethod
     def without_terms(cls, lengths: np.ndarray, dense: np.ndarray | None = None, **vectors: Any) -> _SegmentRows:
@@ -245,6 +260,31 @@ class _MatchNamespace:
         return _SegmentRows.without_terms(lengths, texts if texts.shape[1] else None, matches=matches)
 
 
+class _NgramNamespace:
+    """The token sequences of one namespace with a suffix array."""
+
+    postings = 0
+
+    def __init__(self) -> None:
+        self._pending: list[NgramBatch] = []
+        self.bytes = 0
+
+    def check(self, rows: NamespaceBatch) -> None:
+        """Nothing to check: the encoder has."""
+
+    def append(self, batch: AnalysedBatch, rows: NamespaceBatch) -> None:  # noqa: ARG002 (tokens have their numbers)
+        assert isinstance(rows, NgramBatch)
+        self._pending.append(rows)
+        self.bytes += rows.tokens.nbytes + rows.starts.nbytes + rows.lengths.nbytes
+
+    def flush(self) -> _SegmentRows:
+        """Empty the namespace and return its rows."""
+        pending, self._pending, self.bytes = self._pending, [], 0
+        starts = np.append(0, np.cumsum(np.concatenate([np.diff(rows.starts) for rows in pending])))
+        rows = SuffixArray(np.concatenate([rows.tokens for rows in pending]), starts)
+        return _SegmentRows.without_terms(np.concatenate([rows.lengths for rows in pending]), ngrams=rows)
+
+
 def _check_finite(vectors: np.ndarray, model_name: str) -> None:
     if not np.isfinite(vectors).all():
         raise VizslaError(f"{model_name} makes vectors with numbers that are NaN or infinite")
@@ -252,9 +292,11 @@ def _check_finite(vectors: np.ndarray, model_name: str) -> None:
 
 def _namespace(
     space: int, component: Component, numbers: TermNumbers
-) -> _SparseNamespace | _DenseNamespace | _TokenNamespace | _MatchNamespace:
+) -> _SparseNamespace | _DenseNamespace | _TokenNamespace | _MatchNamespace | _NgramNamespace:
     if isinstance(component, SparseComponent):
         return _SparseNamespace(space, component, numbers)
+    if isinstance(component, NgramComponent):
+        return _NgramNamespace()
     if isinstance(component, TokenMatchComponent):
         return _MatchNamespace(component.name)
     return _TokenNamespace(component.name) if isinstance(component, TokenComponent) else _DenseNamespace(component.name)

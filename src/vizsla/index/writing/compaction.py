@@ -93,6 +93,7 @@ class Compaction:
                 if self._has_vectors:
                     self._build_ann_indexes(entry)
                     self._build_token_indexes(entry, whole)
+                    self._build_suffixes(entry)
                 self._build_sequences(entry)
         except (DamagedSegmentError, DamagedTextsError):
             raise database.damaged_segment(self._path) from None
@@ -221,6 +222,15 @@ class Compaction:
                 files = vector_files.without_token_index(files, space, vectors=coded)
                 with segment_files.writing_files(self._path, entry.name) as folder:
                     files |= vector_files.write_token_index(folder, space, self._generation, built)
+        self._set_files(entry, files)
+
+    def _build_suffixes(self, entry: SegmentState) -> None:
+        """Sort the token sequences of a segment that lacks this."""
+        files = entry.files
+        for space, rows in entry.segment.ngrams.items():
+            if rows.suffixes is None:
+                with segment_files.writing_files(self._path, entry.name) as folder:
+                    files = files | vector_files.write_suffixes(folder, space, self._generation, rows)
         self._set_files(entry, files)
 
     def _build_sequences(self, entry: SegmentState) -> None:

@@ -10,11 +10,13 @@ import numpy as np
 
 from vizsla.datasets import Document
 from vizsla.datasets.raw_lines import PlainLines
+from vizsla.engine import token_type
 from vizsla.errors import VizslaError
 from vizsla.models import (
     Component,
     DenseComponent,
     MatchDocuments,
+    NgramComponent,
     SparseComponent,
     TokenComponent,
     TokenMatchComponent,
@@ -84,7 +86,21 @@ class MatchBatch:
         return np.diff(self.documents.starts).astype(np.uint32)
 
 
-NamespaceBatch = SparseBatch | DenseBatch | TokenBatch | MatchBatch
+@dataclass(frozen=True, eq=False)
+class NgramBatch:
+    """The token sequences of a batch, as a `SuffixArray` has them, and where those of each document begin."""
+
+    tokens: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
+
+    @property
+    def findable(self) -> np.ndarray:
+        """The number of tokens of each document."""
+        return self.lengths
+
+
+NamespaceBatch = SparseBatch | DenseBatch | TokenBatch | MatchBatch | NgramBatch
 
 
 class NamespaceEncoder(ABC):
@@ -120,6 +136,8 @@ class NamespaceEncoder(ABC):
             return _TokenEncoder(component)
         if isinstance(component, TokenMatchComponent):
             return _MatchEncoder(component)
+        if isinstance(component, NgramComponent):
+            return _NgramEncoder(component)
         raise VizslaError(f"{component.name} is no sparse, dense or token component, so it cannot be indexed")
 
 
@@ -243,3 +261,20 @@ class _MatchEncoder(NamespaceEncoder):
         if tokens and not 0 <= int(encoded.terms.min()) <= int(encoded.terms.max()) <= _MAX_VALUE:
             raise VizslaError(f"{component.name} gives a token a number that is not from 0 to {_MAX_VALUE:,}")
         return MatchBatch(encoded, encoded.lengths.astype(np.uint32, copy=False))
+
+
+class _NgramEncoder(NamespaceEncoder):
+    def __init__(self, component: NgramComponent) -> None:
+        self._component = component
+
+    def encode(self, documents: Sequence[Document]) -> NgramBatch:
+        encoded, size = self._component.encode([d.content for d in documents]), self._component.token_numbers
+        if len(encoded.starts) != len(documents) + 1 or len(encoded.tokens) != int(encoded.starts[-1]):
+            raise VizslaError(
+                f"{self._component.name} gives {len(encoded.starts) - 1:,} sequences with {len(encoded.tokens):,} "
+                f"tokens for {len(documents):,} documents; expected {int(encoded.starts[-1]):,} tokens"
+            )
+        if len(encoded.tokens) and not 0 <= int(encoded.tokens.min()) <= int(encoded.tokens.max()) < size:
+            raise VizslaError(f"{self._component.name} gives a token a number that is not from 0 to {size - 1:,}")
+        kind = token_type(size)
+        return NgramBatch(encoded.tokens.astype(kind), encoded.starts, encoded.lengths.astype(np.uint32, copy=False))

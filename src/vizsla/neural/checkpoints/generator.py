@@ -25,14 +25,20 @@ from vizsla.neural.weights import weight_files
 from vizsla.text.tokenizers import tokenizers_library
 
 ABOUT = "generator.json"
+NGRAMS = "ngrams"
 TASKS = {
     "query": "a query that a passage answers",
     "answer": "the answer to a question",
     "sentence": "a sentence that answers a question",
     "title": "titles of passages that answer a question",
+    NGRAMS: "n-grams of passages that answer a question, and their titles",
 }
 """What generators write."""
-_PROMPTS = {"query": "\nQuery:", "answer": "\nAnswer:", "sentence": "\nSentence:", "title": "\nTitle:"}
+_PROMPTS = {
+    "query": "\nQuery:", "answer": "\nAnswer:", "sentence": "\nSentence:", "title": "\nTitle:", NGRAMS: "\nPassage:",
+}  # fmt: skip
+TITLE_PROMPT = _PROMPTS["title"]
+"""What a generator of n-grams reads after a question to write a title."""
 _SEQ2SEQ = ("ForConditionalGeneration", "EncoderDecoderModel", "ForSeq2SeqLM")
 _CAUSAL = ("ForCausalLM", "LMHeadModel")
 _LENGTH = 512  # tokens of an input that are read if no file says how many
@@ -41,7 +47,10 @@ _TOKENIZER = "tokenizer.json"
 
 @dataclass(frozen=True)
 class GeneratorSettings:
-    """What a generator writes, how many tokens of an input it reads, and the prompt of a causal one after the input."""
+    """What a generator writes, how many tokens of an input it reads, and the prompt after the input.
+
+    Causal generators have a prompt, and those of n-grams, which write two kinds of text.
+    """
 
     task: str = "query"
     length: int = _LENGTH
@@ -88,7 +97,7 @@ class GeneratorCheckpoint:
 
     def with_task(self, task: str, length: int, name: str) -> GeneratorCheckpoint:
         """The same checkpoint for another task."""
-        prompt = "" if self.seq2seq else _PROMPTS[task]
+        prompt = "" if self.seq2seq and task != NGRAMS else _PROMPTS[task]
         return replace(self, settings=GeneratorSettings(task, length, prompt, name))
 
     @property
@@ -100,10 +109,14 @@ class GeneratorCheckpoint:
     def digest(self) -> str:
         """A hash of weights, tokenizer and settings."""
         weights = self._network_files if self.is_quantised else weight_files(self.folder)
-        tokens = self.folder / (_TOKENIZER if (self.folder / _TOKENIZER).is_file() else SPIECE)
-        files = [*weights, tokens, self.folder / "config.json"]
+        files = [*weights, self.tokens_file, self.folder / "config.json"]
         identity = json.dumps([digest(self.folder, files), asdict(replace(self.settings, name=""))])
         return hashlib.sha256(identity.encode()).hexdigest()
+
+    @property
+    def tokens_file(self) -> Path:
+        """The file that the tokenizer comes from."""
+        return self.folder / (_TOKENIZER if (self.folder / _TOKENIZER).is_file() else SPIECE)
 
     @property
     def _network_files(self) -> list[Path]:
@@ -162,12 +175,16 @@ class GeneratorCheckpoint:
         """How many tokens of an input are read, not counting special tokens and the prompt."""
         return self.settings.length
 
-    def inputs(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Inputs as token ids, cut to what is read, with special tokens and the prompt."""
-        prompt = self.tokenizer.encode(self.settings.prompt, add_special_tokens=False).ids
+    def inputs(self, texts: Sequence[str], *, titles: bool = False) -> list[np.ndarray]:
+        """Inputs as token ids, cut to what is read, with special tokens and the prompt.
+
+        `titles`: with the prompt of titles, for a generator of n-grams.
+        """
+        text = TITLE_PROMPT if titles and self.settings.task == NGRAMS else self.settings.prompt
+        prompt = self.tokenizer.encode(text, add_special_tokens=False).ids
         before, after = self.frame
         rows = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        return [np.array([*before, *row.ids[: self.reads], *after, *prompt], np.int64) for row in rows]
+        return [np.array([*before, *row.ids[: self.reads], *prompt, *after], np.int64) for row in rows]
 
     def token_counts(self, texts: Sequence[str]) -> np.ndarray:
         """The tokens of each input before it is cut."""
@@ -176,9 +193,13 @@ class GeneratorCheckpoint:
 
     def targets(self, texts: Sequence[str], length: int) -> list[np.ndarray]:
         """The target texts as token ids, each with an end token."""
-        space = "" if self.seq2seq else " "
+        return [np.array([*row[: length - 1], self.ends[0]], np.int64) for row in self.tokens(texts)]
+
+    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """Texts as the generator writes them: token ids without special tokens and end tokens."""
+        space, ends = "" if self.seq2seq else " ", set(self.ends)
         rows = self.tokenizer.encode_batch([space + text for text in texts], add_special_tokens=False)
-        return [np.array([*row.ids[: length - 1], self.ends[0]], np.int64) for row in rows]
+        return [[token for token in row.ids if token not in ends] for row in rows]
 
     def texts(self, tokens: Sequence[Sequence[int]]) -> list[str]:
         """Tokens as text on one line."""
