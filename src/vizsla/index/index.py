@@ -262,7 +262,7 @@ class Index(SearchableCollection):
             self._check_open()
             old = self._current
             self._current = Searcher(Snapshot(self.path, None if old is None else old.snapshot, self.device))
-            self.name = self.model.name
+            self.name = self._current.snapshot.model.name
             if old is not None:
                 old.snapshot.close()
                 self._current.snapshot.leave_log()
@@ -339,22 +339,21 @@ class Index(SearchableCollection):
         finally:
             searcher.snapshot.release()
 
-    @property
-    def _newest(self) -> Searcher:
-        """The searcher that a call uses: the current one, after a look for a newer commit if that is asked for."""
-        if self.refresh_every is not None and (
-            time.monotonic() >= self._next_look or self._searcher.snapshot.is_unlocked
-        ):
+    def _follow(self) -> None:
+        """Look for a newer commit, if it is time to, and switch to it."""
+        assert self.refresh_every is not None
+        if time.monotonic() >= self._next_look or self._searcher.snapshot.is_unlocked:
             if self.is_outdated():
                 with self._turns:
                     if self.is_outdated():  # another thread may have refreshed it
                         self.refresh()
             self._next_look = time.monotonic() + self.refresh_every
-        return self._searcher
 
     def _acquired(self) -> Searcher:
         """The searcher that a call uses; the caller must release its snapshot."""
-        searcher = self._newest
+        if self.refresh_every is not None:
+            self._follow()
+        searcher = self._searcher
         while not searcher.snapshot.acquire():
             if searcher is self._searcher:
                 raise CollectionError(f"{self.path}: the index has been closed")
@@ -364,12 +363,16 @@ class Index(SearchableCollection):
     @property
     def model(self) -> Model:
         """The model the index was built with."""
-        return self._newest.snapshot.model
+        if self.refresh_every is not None:
+            self._follow()
+        return self._searcher.snapshot.model
 
     @property
     def generation(self) -> int:
         """The number of the commit that searches see."""
-        return self._newest.snapshot.generation
+        if self.refresh_every is not None:
+            self._follow()
+        return self._searcher.snapshot.generation
 
     def is_outdated(self) -> bool:
         """Whether `refresh` would find something else than what this object sees; this takes microseconds.
@@ -382,7 +385,9 @@ class Index(SearchableCollection):
 
     def __len__(self) -> int:
         """How many documents there are; a document in passages counts once."""
-        return self._newest.snapshot.document_count
+        if self.refresh_every is not None:
+            self._follow()
+        return self._searcher.snapshot.document_count
 
     def _check_options(self, options: SearchOptions) -> None:
         with self._reading() as searcher:
