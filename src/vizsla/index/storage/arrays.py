@@ -114,18 +114,23 @@ def map_file(path: Path, segment: str, facts: Facts) -> np.ndarray:
     """Map a file of a segment into memory, if it has the expected size."""
     name = f"{path}: {segment}/{facts['file']}"
     try:
-        descriptor = open_plain(segment_folder(path, segment) / facts["file"])
-        try:
-            size = os.fstat(descriptor).st_size
-            if size != facts["bytes"]:
-                raise CollectionError(f"{name} is damaged: it has {size:,} bytes, not {facts['bytes']:,}")
-            return _map_bytes(descriptor, size)
-        finally:
-            os.close(descriptor)
+        data = map_whole_file(segment_folder(path, segment) / facts["file"])
     except FileNotFoundError:
         raise MissingFileError(f"{name} is missing") from None
     except OSError as e:
         raise CollectionError(f"{name} cannot be read ({e.strerror})") from None
+    if len(data) != facts["bytes"]:
+        raise CollectionError(f"{name} is damaged: it has {len(data):,} bytes, not {facts['bytes']:,}")
+    return data
+
+
+def map_whole_file(file: Path) -> np.ndarray:
+    """All bytes of a plain file as a read-only array, which stays when the file is removed."""
+    descriptor = open_plain(file)
+    try:
+        return _map_bytes(descriptor, os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)
 
 
 def open_plain(file: Path) -> int:

@@ -91,7 +91,7 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 60
 
 
-def _is_plain_path(name: str) -> bool:
+def is_plain_path(name: str) -> bool:
     """Whether a name is a relative path to a file inside a folder."""
     return all(part not in ("", ".", "..") and not set(part) & set("\\\0:") for part in name.split("/"))
 
@@ -341,7 +341,7 @@ _META: dict[str, Callable[[Any], bool]] = {
     "next_number": _is_count,
     "next_term": lambda v: _is_count(v) and v <= 1 << 32,
     "model": lambda v: isinstance(v, dict),
-    "model_files": lambda v: isinstance(v, dict) and all(map(_is_plain_path, v)),
+    "model_files": lambda v: isinstance(v, dict) and all(map(is_plain_path, v)),
     "stored": lambda v: isinstance(v, bool),
     "passages": lambda v: v is None or (isinstance(v, list) and len(v) == 2 and all(map(_is_count, v))),
     "vizsla": lambda v: isinstance(v, str),
