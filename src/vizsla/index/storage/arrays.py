@@ -114,14 +114,18 @@ def map_file(path: Path, segment: str, facts: Facts) -> np.ndarray:
     """Map a file of a segment into memory, if it has the expected size."""
     name = f"{path}: {segment}/{facts['file']}"
     try:
-        data = map_whole_file(segment_folder(path, segment) / facts["file"])
+        descriptor = open_plain(segment_folder(path, segment) / facts["file"])
+        try:
+            size = os.fstat(descriptor).st_size
+            if size != facts["bytes"]:
+                raise CollectionError(f"{name} is damaged: it has {size:,} bytes, not {facts['bytes']:,}")
+            return _map_bytes(descriptor, size)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         raise MissingFileError(f"{name} is missing") from None
     except OSError as e:
         raise CollectionError(f"{name} cannot be read ({e.strerror})") from None
-    if len(data) != facts["bytes"]:
-        raise CollectionError(f"{name} is damaged: it has {len(data):,} bytes, not {facts['bytes']:,}")
-    return data
 
 
 def map_whole_file(file: Path) -> np.ndarray:
