@@ -6,6 +6,8 @@ from vizsla.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from vizsla.index.async_collection import AsyncCollection, AsyncCollectionView
+    from vizsla.index.async_index import AsyncIndex, AsyncIndexView
     from vizsla.index.backups.backing_up import Backup, backup, list_backups
     from vizsla.index.backups.restoring import restore
     from vizsla.index.collection import Collection, CollectionView
@@ -47,6 +49,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "Added": "writing.transaction",
     "Backup": "backups.backing_up",
+    "AsyncCollection": "async_collection",
+    "AsyncCollectionView": "async_collection",
+    "AsyncIndex": "async_index",
+    "AsyncIndexView": "async_index",
     "Collection": "collection",
     "CollectionView": "collection",
     "EncodingReport": "parts.encoding",
@@ -91,6 +97,10 @@ _HOMES = {
 
 __all__ = [
     "Added",
+    "AsyncCollection",
+    "AsyncCollectionView",
+    "AsyncIndex",
+    "AsyncIndexView",
     "Backup",
     "Collection",
     "CollectionView",
