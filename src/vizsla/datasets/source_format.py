@@ -19,10 +19,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from vizsla.datasets.extracted import OUTLINE, Extracted, TextBuilder, TooMuchTextError
+from vizsla.datasets.extracted import Extracted, TextBuilder, TooMuchTextError
 from vizsla.datasets.files import COMPRESSIONS, InputFile, Progress
 from vizsla.errors import MissingPackageError
 from vizsla.runs.documents import Document, Origin
+from vizsla.runs.outline import OUTLINE
 from vizsla.spec.registry import Entry, Registry
 
 if TYPE_CHECKING:

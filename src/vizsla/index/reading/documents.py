@@ -69,6 +69,20 @@ class FoundDocuments:
                     self._store = None
 
 
+class FoundWindows(FoundDocuments):
+    """Documents of which a search shows several passages that follow one another, by the number of the one it found."""
+
+    def __init__(self, store: DocumentStore, windows: Mapping[int, np.ndarray], splitter: Splitter) -> None:
+        super().__init__(store, [*windows.values(), np.zeros(0, np.int64)])
+        self._windows = windows
+        self._splitter = splitter
+
+    def document(self, number: int, doc_id: str) -> Document:
+        """The passages that are shown with the one of a number, as one text."""
+        passages = [super(FoundWindows, self).document(row, doc_id) for row in self._windows[number].tolist()]
+        return Document(doc_id, self._splitter.joined(passages))
+
+
 class DocumentStore:
     """Documents by insertion number or by id. In an index of passages the numbers are those of passages."""
 
@@ -94,7 +108,14 @@ class DocumentStore:
 
         `numbers`: for each query the insertion numbers of its results.
         """
-        found = FoundDocuments(self, numbers)
+        return self._kept(FoundDocuments(self, numbers))
+
+    def found_windows(self, windows: Mapping[int, np.ndarray]) -> FoundDocuments:
+        """The same with the numbers of the passages to show for the number of each result."""
+        assert self._splitter is not None
+        return self._kept(FoundWindows(self, windows, self._splitter))
+
+    def _kept(self, found: FoundDocuments) -> FoundDocuments:
         if self._is_unlocked:  # what is read later could be of another commit
             found.read()
         else:
