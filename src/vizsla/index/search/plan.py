@@ -553,7 +553,7 @@ def passage_hits(
     ids, passages = [document_of(row) for row in rows], [passage_of(row) for row in rows]
     source: DocumentSource = NO_DOCUMENTS
     if documents and windows is not None:
-        source = store.found_windows(dict(zip(top.numbers.tolist(), windows, strict=True)))
+        source = store.found([top.numbers], dict(zip(top.numbers.tolist(), windows, strict=True)))
     elif documents:
         source = store.found([top.numbers])
     total = len(ids) if len(ids) < below else None
