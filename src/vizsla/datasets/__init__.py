@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         open_datasets,
     )
     from vizsla.datasets.skipped import Skipped
-    from vizsla.datasets.source_format import SOURCES, DocumentFormat, Limits, SourceFormat
+    from vizsla.datasets.source_format import SOURCES, DocumentFormat, SourceFormat
     from vizsla.datasets.sources import Source, documents_from, read_documents
     from vizsla.datasets.values import parse_types
     from vizsla.runs.outline import Heading, Outline, Place
@@ -58,7 +58,7 @@ _HOMES = {
     "SOURCES": "source_format",
     "DocumentFormat": "source_format",
     "Extracted": "extracted",
-    "Limits": "source_format",
+    "Limits": "confined",
     "Heading": "vizsla.runs.outline",
     "Outline": "vizsla.runs.outline",
     "Place": "vizsla.runs.outline",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vizsla.engine.search import TopDocuments, search_among, search_many
     from vizsla.engine.segment import Segment, build_segment, by_document, fits_a_segment
     from vizsla.engine.segment_list import SegmentList
+    from vizsla.engine.suffix_array import SuffixArray
     from vizsla.engine.term_sequences import BREAK, HOLE, PhrasePattern, TermSequences, rows_with_phrase
     from vizsla.engine.threads import processors
     from vizsla.engine.token_rows import (
@@ -68,6 +69,7 @@ _HOMES = {
     "ScaledRows": "vector_rows",
     "Segment": "segment",
     "SegmentList": "segment_list",
+    "SuffixArray": "suffix_array",
     "TermSequences": "term_sequences",
     "TokenLists": "token_rows",
     "TokenQuery": "query",
@@ -131,6 +133,7 @@ __all__ = [
     "ScaledRows",
     "Segment",
     "SegmentList",
+    "SuffixArray",
     "TermSequences",
     "TokenLists",
     "TokenQuery",

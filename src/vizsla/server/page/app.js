@@ -80,7 +80,7 @@ function drawControls(state) {
 	const filters = button(".button.rail-button", toggleRail, { id: "filters", title: "Filters (f)" }, icon("filter"), "Filters", el("span.badge", { id: "filter-count" }));
 	const syntax = button(".button", () => change({ syntax: get().syntax ? "" : "lucene", page: 1, doc: "" }),
 		{ id: "syntax", "aria-pressed": Boolean(state.syntax), title: 'Read +must, -not, "phrases", title:words and prefix* as Lucene does' }, "Query syntax");
-	fill($("controls"), filters, state.b ? null : picker("a", info), syntax, compare);
+	fill($("controls"), state.b ? null : picker("a", info), filters, syntax, compare);
 }
 
 /** Draws what the state says. Only a change of what is searched starts a search. */
@@ -186,7 +186,7 @@ async function start() {
 	if (document.body.dataset.view === "home") $("query").focus();
 }
 
-for (const [id, shape] of Object.entries({ judging: "judge", share: "link", theme: "theme", help: "help", clear: "close", go: "search" })) $(id).append(icon(shape));
+for (const [id, shape] of Object.entries({ judging: "judge", share: "link", theme: "theme", help: "help", clear: "close", go: "search", scope: "chevron" })) $(id).append(icon(shape));
 setUpBar();
 setUpTools();
 setUpKeyboard();

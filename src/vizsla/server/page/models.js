@@ -13,7 +13,7 @@ export function picker(key, info, label) {
 	const id = `models-${++made}`;
 	const name = sideName(get()[key], info);
 	const opener = el("button.button.picker", { type: "button", popovertarget: id, title: name },
-		label && el("span.side-mark", label), el("span.sr", "Model "), el("span.mono", cut(name, 60)), icon("chevron"));
+		label && el("span.side-mark", label), el("span.sr", "Model "), el("span.mono", cut(name, 200)), icon("chevron"));
 	const pop = el("div.popover", { id, popover: "auto", role: "dialog", "aria-label": "Choose a model" });
 	pop.addEventListener("beforetoggle", (e) => e.newState === "open" && fillPopover(pop, key, info));
 	pop.addEventListener("toggle", (e) => {

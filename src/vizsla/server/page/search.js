@@ -159,7 +159,7 @@ function drawPager(state, more) {
 		const go = (e) => { e.preventDefault(); change({ page, doc: "" }); scrollTo(0, 0); $("results").focus({ preventScroll: true }); };
 		return el("a.button", { id, href: linkTo({ page, doc: "" }), onclick: go }, text);
 	};
-	fill($("pager"), state.page > 1 ? step("page-back", state.page - 1, icon("back"), "Back") : el("span"),
+	fill($("pager"), state.page > 1 ? step("page-back", state.page - 1, icon("back"), "Previous") : el("span"),
 		el("span.quiet-text", (state.page > 1 || more) && `Page ${number(state.page)}`),
-		more ? step("page-next", state.page + 1, "More", icon("next")) : el("span"));
+		more ? step("page-next", state.page + 1, "Next", icon("next")) : el("span"));
 }
