@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vizsla.errors import VizslaError
     from vizsla.evaluation import evaluate, evaluate_retriever
     from vizsla.evaluation.systems import compare
-    from vizsla.index import Collection, Index, Writer
+    from vizsla.index import AsyncCollection, AsyncIndex, Collection, Index, Writer
     from vizsla.models import BM25, Dense, DenseComponent, LearnedSparse, Model, Reranker, SparseComponent, parse_model
     from vizsla.neural.device import use_device
     from vizsla.retrievers import FusedRetriever, RerankedRetriever, open
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Analyzer": "text",
+    "AsyncCollection": "index",
+    "AsyncIndex": "index",
     "AsyncRemoteIndex": "retrievers.remote",
     "BM25": "models",
     "BeirDataset": "datasets",
@@ -75,6 +77,8 @@ _HOMES = {
 
 __all__ = [  # noqa: RUF022 (as in _HOMES)
     "Analyzer",
+    "AsyncCollection",
+    "AsyncIndex",
     "AsyncRemoteIndex",
     "BM25",
     "BeirDataset",

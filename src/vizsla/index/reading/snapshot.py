@@ -249,6 +249,11 @@ class Snapshot:
 
     # How long it stays open
 
+    @property
+    def is_unlocked(self) -> bool:
+        """Whether a change of the index ends this snapshot, because its folder cannot be written to."""
+        return self.connection.is_unlocked
+
     def pin(self) -> None:
         """Keep this commit readable whatever others write; the write-ahead log cannot shrink meanwhile."""
         if not self._retired:
