@@ -12,6 +12,8 @@ API = {
         [
             "vizsla.index.Collection",
             "vizsla.index.Index",
+            "vizsla.index.AsyncCollection",
+            "vizsla.index.AsyncIndex",
             "vizsla.index.Writer",
             "vizsla.index.IndexView",
             "vizsla.index.Highlighter",

@@ -6,6 +6,8 @@ from vizsla.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from vizsla.index.async_collection import AsyncCollection, AsyncCollectionView
+    from vizsla.index.async_index import AsyncIndex, AsyncIndexView
     from vizsla.index.collection import Collection, CollectionView
     from vizsla.index.exporting import (
         document_lengths,
@@ -44,6 +46,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Added": "writing.transaction",
+    "AsyncCollection": "async_collection",
+    "AsyncCollectionView": "async_collection",
+    "AsyncIndex": "async_index",
+    "AsyncIndexView": "async_index",
     "Collection": "collection",
     "CollectionView": "collection",
     "EncodingReport": "parts.encoding",
@@ -85,6 +91,10 @@ _HOMES = {
 
 __all__ = [
     "Added",
+    "AsyncCollection",
+    "AsyncCollectionView",
+    "AsyncIndex",
+    "AsyncIndexView",
     "Collection",
     "CollectionView",
     "EncodingReport",

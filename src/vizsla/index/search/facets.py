@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from vizsla.datasets import document_of
-from vizsla.datasets.extracted import OUTLINE
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.search.bound_model import BoundModel
 from vizsla.index.search.buckets import Facet, field_path, is_date
@@ -18,6 +17,7 @@ from vizsla.index.search.matching import matching_rows
 from vizsla.index.search.searcher import Searcher
 from vizsla.runs import Filter, Hit
 from vizsla.runs.filters import field_name, other_fields
+from vizsla.runs.outline import OUTLINE
 from vizsla.runs.retriever import check_count
 
 MAX_FIELDS = 12
