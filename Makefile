@@ -35,7 +35,7 @@ endif
 # Two processes; a file of tests stays with one of them, which then makes its fixtures once.
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo kernels reproduce-tiny dist smoke test snapshots browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation bench-paper-scale clean cluster-crash query-fuzz hostile
+.PHONY: demo kernels reproduce-tiny dist smoke test snapshots browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation bench-paper-scale clean backup-crash cluster-crash query-fuzz hostile
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -111,6 +111,10 @@ check: $(READY)
 # minutes on an idle machine; OPTIONS="--times 20" takes two, and --model sparse takes one kind.
 crash: $(READY)
 	$(BIN)/python tests/crash.py $(OPTIONS)
+
+# Backups beside writers that are killed at random moments, 50 times: what is restored must be a commit.
+backup-crash: $(READY)
+	$(BIN)/python tests/backup_crash.py $(OPTIONS)
 
 # Random lives of collections: 100,000 results of searches against the definition of the query language, and garbage.
 # About 20 minutes.

@@ -164,6 +164,7 @@ def story(collection: Collection, cannot: dict[str, str]) -> Iterator[tuple[str,
     buckets = ["year(..2001, 2001..2003, 2000..)", "year"]
     yield tried("buckets", lambda: collection.facets(buckets, "dogs"))
     yield "buckets of the best", collection.facets(buckets, "dogs retrieve", over=3)
+    yield "budget", collection.search("dogs retrieve", max_tokens=16).ids
     yield tried("total", lambda: collection.search("dogs retrieve", 1, "year > 1990", total=True).total)
     yield "similar", list(collection.similar("1", 2))
     yield "similar, filtered", collection.similar("1", 2, 'lang = "hu"').ids

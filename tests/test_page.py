@@ -16,6 +16,7 @@ from browser import chromium, does_not_scroll_sideways, opened, wait_for_transit
 from scattered import ScatteredTokens
 from served import build, running, served
 from vizsla import Index, parse_model
+from vizsla.runs.filters import parse_condition
 from vizsla.server.settings import Keys
 
 if TYPE_CHECKING:
@@ -521,6 +522,66 @@ def test_the_query_language_and_a_mistake_in_its_place(page: Page) -> None:
     wait_for(page, "6 results")
 
 
+def test_help_with_the_query_syntax(page: Page) -> None:
+    page.goto("?q=%2Bdog+-vizsla")
+    signs = page.locator("#signs")
+    assert "signs are ignored" in wait_for(page, "signs are ignored", "#signs").inner_text()
+    signs.get_by_role("button", name="Use the query syntax").click()
+    wait_for(page, "30 results")
+    assert signs.locator("code").all_inner_texts()[:2] == ["+must", "-not"]
+    signs.get_by_role("button", name="All signs").click()
+    guide = page.locator("#guide")
+    assert guide.locator("h2").all_inner_texts()[0] == "Query syntax"
+    shown = guide.locator("section").first.locator("dt").all_inner_texts()
+    page.keyboard.press("Escape")
+    for form in shown:  # what the help shows is understood
+        page.fill("#query", form)
+        with page.expect_response("**/search") as answer:
+            page.keyboard.press("Enter")
+        assert answer.value.ok or form.startswith(("-", "lang")), (form, answer.value.text())
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    assert guide.locator("h2").all_inner_texts()[0] == "Keyboard"
+    conditions = guide.locator("section", has_text="Among the filters").locator("dt").all_inner_texts()
+    for condition in conditions:
+        parse_condition(condition)
+
+
+# Order
+
+
+def test_results_are_sorted_by_a_field(page: Page) -> None:
+    page.goto("?index=mixed&q=dog")
+    wait_for(page, "6 results")
+    best = ids(page)
+    page.keyboard.press("Escape")
+    page.keyboard.press("s")
+    assert page.evaluate("document.activeElement.id") == "sort"
+    order = page.locator("#sort")
+    assert order.locator("option").all_inner_texts() == [
+        "Best first", "colour, ascending", "colour, descending", "price, ascending", "price, descending",
+    ]  # fmt: skip
+    order.select_option("-price")
+    dearest = sorted(best, key=lambda name: -MIXED[int(name[1:])]["price"])
+    assert dearest != best
+    page.wait_for_function("id => document.querySelector('.hit')?.dataset.id === id", arg=dearest[0])
+    assert ids(page) == dearest
+    assert page.locator(".chip").first.inner_text().split() == ["price", str(MIXED[int(dearest[0][1:])]["price"])]
+    page.reload()
+    page.locator(".hit").first.wait_for()
+    assert ids(page) == dearest
+    page.keyboard.press("c")
+    page.locator(".column.b .hit").first.wait_for()
+    assert page.locator("#sort").count() == 0, "two models are compared by their own order"
+    assert ids(page, ".column.a") == best
+    page.keyboard.press("c")
+    page.locator("#sort").select_option("")
+    page.wait_for_function("id => document.querySelector('.hit')?.dataset.id === id", arg=best[0])
+    page.goto("?index=mixed&q=dog&sort=nothing")
+    page.get_by_role("button", name="Show the best first").click()
+    wait_for(page, "6 results")
+
+
 # Two models
 
 
@@ -656,7 +717,7 @@ def test_all_of_it_by_keyboard(page: Page) -> None:
     page.keyboard.press("c")
     page.locator(".columns").wait_for(state="detached")
     page.keyboard.press("?")
-    assert page.locator("#shortcuts").get_by_text("compare two models").is_visible()
+    assert page.locator("#guide").get_by_text("compare two models").is_visible()
     page.keyboard.press("Escape")
     page.keyboard.press("t")
     assert page.get_attribute("html", "data-theme") == "dark"
@@ -740,7 +801,7 @@ def test_on_a_phone_the_model_can_be_read(open_page: Opener) -> None:
         buttons = page.locator("#controls .button")
         buttons.first.wait_for()
         boxes = [box for box in (button.bounding_box() for button in buttons.all()) if box is not None]
-        assert len(boxes) == 4
+        assert len(boxes) == 5
         assert all(box["width"] >= 90 for box in boxes)
         for i, a in enumerate(boxes):
             for b in boxes[:i]:  # none lies over another

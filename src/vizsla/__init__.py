@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from vizsla.retrievers import FusedRetriever, RerankedRetriever, open
     from vizsla.retrievers.remote import AsyncRemoteIndex, RemoteIndex
     from vizsla.runs import Document, Explanation, Filter, Hit, Measure, Qrels, Retriever, Run, fuse
-    from vizsla.text import Analyzer
+    from vizsla.text import Analyzer, count_tokens
     from vizsla.vectors import Quantiser
 
 _HOMES = {
@@ -65,6 +65,7 @@ _HOMES = {
     "VizslaError": "errors",
     "Writer": "index",
     "compare": "evaluation",
+    "count_tokens": "text",
     "evaluate": "evaluation",
     "evaluate_retriever": "evaluation",
     "fuse": "runs",
@@ -106,6 +107,7 @@ __all__ = [  # noqa: RUF022 (as in _HOMES)
     "VizslaError",
     "Writer",
     "compare",
+    "count_tokens",
     "evaluate",
     "evaluate_retriever",
     "fuse",

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from vizsla.datasets.confined import ConfinedReader, Limits
-from vizsla.datasets.extracted import OUTLINE, Extracted, TextBuilder, TooMuchTextError
+from vizsla.datasets.extracted import Extracted, TextBuilder, TooMuchTextError
 from vizsla.datasets.files import COMPRESSIONS, InputFile, Progress
 from vizsla.datasets.tables import Table
 from vizsla.errors import MissingPackageError
 from vizsla.runs.documents import Document, FieldNames, Origin
+from vizsla.runs.outline import OUTLINE
 from vizsla.spec.registry import Entry, Registry
 
 

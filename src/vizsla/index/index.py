@@ -482,6 +482,14 @@ class Index(SearchableCollection):
         with self._reading() as searcher:
             return facets.facet_fields(searcher)
 
+    def sort_fields(self) -> list[str]:
+        """The fields worth sorting by, found by looking at the metadata of the first documents; at most a dozen.
+
+        These are fields of numbers, of dates or of short texts that come again, with one value a document.
+        """
+        with self._reading() as searcher:
+            return facets.sort_fields(searcher)
+
     def similar(
         self, doc_id: str | int, k: int = 10, filter: FilterLike = None, *, model: str | Model | None = None
     ) -> Hits:

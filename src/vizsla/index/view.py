@@ -106,6 +106,10 @@ class SearchableCollection(Collection):
         """The fields worth counting, where that can be told by looking at some documents; at most a dozen."""
         return []
 
+    def sort_fields(self) -> list[str]:
+        """The fields worth sorting by, where that can be told by looking at some documents; at most a dozen."""
+        return []
+
     def cache_sizes(self) -> dict[str, int]:
         """How much of what is kept in memory for the next searches there is, by what it is."""
         return {}

@@ -31,7 +31,10 @@ export function picker(key, info, label) {
 
 function fillPopover(pop, key, info) {
 	const side = get()[key];
-	const set = (patch) => { pop.hidePopover(); change({ [key]: { ...get()[key], ...patch }, page: 1 }); };
+	const set = (patch) => {
+		pop.hidePopover();
+		change({ [key]: { ...get()[key], ...patch }, page: 1, ...(patch.rerank && { sort: "" }) });  // a reranker has its own order
+	};
 	const own = (name) => (name === info.model ? "" : name);
 	const known = info.models.some((m) => own(m.name) === side.model);
 	const input = el("input.mono", { type: "text", spellcheck: "false", autocapitalize: "off", autocomplete: "off", placeholder: "bm25(k1=1.2, b=0.75)", value: known ? "" : side.model });

@@ -52,7 +52,8 @@ export function valueNode(value, length) {
 function chips(hit, info) {
 	const { facets } = info;
 	const names = Object.keys(hit.document).filter((name) => name !== "title" && !info.fields.includes(name));
-	return [...new Set([...facets, ...names])].slice(0, 40).map((name) => {
+	const first = get().sort.replace(/^-/, "");
+	return [...new Set([...(names.includes(first) ? [first] : []), ...facets, ...names])].slice(0, 40).map((name) => {
 		const values = (Object.hasOwn(hit.document, name) ? [hit.document[name]].flat() : []).filter((v) => v != null && v !== "" && v !== hit.id && typeof v !== "object").slice(0, 3);
 		return values.length > 0 && el("span.chip", el("span", cut(name, 30)), values.map((v) =>
 			facets.includes(name)

@@ -71,7 +71,7 @@ async function ask(info, body, signal) {
 
 async function runOne(state, info, server, signal) {
 	const ctx = context("a", state, info, server);
-	const page = await ask(info, { ...ctx.request, k: PAGE_SIZE + 1, offset: offset(state), highlight: highlight(info), ...spelling(state, info) }, signal);
+	const page = await ask(info, { ...ctx.request, ...(state.sort && { sort: state.sort }), k: PAGE_SIZE + 1, offset: offset(state), highlight: highlight(info), ...spelling(state, info) }, signal);
 	const searched = drawSpelling(state, page);
 	if (page.corrected) Object.assign(ctx, { request: { ...ctx.request, query: searched.q }, judging: false });  // judgements are of what was typed
 	const more = page.hits.length > PAGE_SIZE;  // one more than is shown: is there a next page?
