@@ -25,11 +25,17 @@ RELEASE_READY := $(RELEASE)/.ready
 
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
+PEERS_PYTHON ?= python3.12
+# What the benchmarks run the peers with. Seismic has wheels for x86 and Python 3.11 alone.
+PEERS_RUN := $(PEERS)/bin/python
+ifeq ($(shell uname -sm),Linux x86_64)
+PEERS_RUN := $(PEERS_RUN),$(PEERS)-seismic/bin/python
+endif
 
 # Two processes; a file of tests stays with one of them, which then makes its fixtures once.
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo kernels reproduce-tiny dist smoke test snapshots browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation bench-paper-scale clean cluster-crash query-fuzz hostile
+.PHONY: demo kernels reproduce-tiny dist smoke test snapshots browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation bench-paper-scale clean backup-crash cluster-crash query-fuzz hostile
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -106,6 +112,10 @@ check: $(READY)
 crash: $(READY)
 	$(BIN)/python tests/crash.py $(OPTIONS)
 
+# Backups beside writers that are killed at random moments, 50 times: what is restored must be a commit.
+backup-crash: $(READY)
+	$(BIN)/python tests/backup_crash.py $(OPTIONS)
+
 # Random lives of collections: 100,000 results of searches against the definition of the query language, and garbage.
 # About 20 minutes.
 query-fuzz: $(READY)
@@ -151,7 +161,7 @@ bench: $(READY) $(PEERS_READY)
 # The same in a few minutes, on the first 20,000 documents: whether everything works, not how fast it is.
 bench-smoke: $(READY) $(PEERS_READY)
 	$(BIN)/python bench/engines.py --corpus $(CORPUS) --questions $(QUESTIONS) --folder $(FOLDER) \
-		--peers $(PEERS)/bin/python --documents 20000 --queries 200 --rounds 2 --builds 1 $(OPTIONS)
+		--peers $(PEERS_RUN) --documents 20000 --queries 200 --rounds 2 --builds 1 $(OPTIONS)
 
 # A collection in Qdrant beside an index and beside Qdrant alone: CORPUS and QUESTIONS are files of JSON lines.
 bench-cluster: $(READY)
@@ -232,14 +242,23 @@ $(SITE_READY): pyproject.toml constraints.txt docs/site/requirements.txt
 	@$(SITE)/bin/pip install -q --disable-pip-version-check -c constraints.txt -r docs/site/requirements.txt -e .
 	@touch $@
 
-# Pyserini comes last and alone: most of what it asks for is for encoders nobody uses here.
+# Pyserini comes last and alone: most of what it asks for is for encoders nobody uses here. Its source says what setuptools
+# of before 77 refuse. The wheel of retrievalx for x86 is one for every Python from 3.9 on, but is named as for 3.8 alone.
 $(PEERS_READY): bench/peers/requirements.txt bench/peers/constraints.txt
-	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	@test -x $(PEERS)/bin/python || $(PEERS_PYTHON) -m venv $(PEERS)
 	@echo "Installing the peers into $(PEERS) ..."
 	@$(PEERS)/bin/pip install -q --disable-pip-version-check -r bench/peers/requirements.txt \
 		-c bench/peers/constraints.txt
-	@$(PEERS)/bin/pip install -q --disable-pip-version-check --no-deps pyserini==1.6.0
+	@$(PEERS)/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation pyserini==2.4.0
+ifeq ($(shell uname -sm),Linux x86_64)
+	@$(PEERS)/bin/pip download -q --disable-pip-version-check --no-deps --only-binary :all: --python-version 3.8 \
+		--platform manylinux2014_x86_64 -d $(PEERS)/wheels retrievalx==0.1.4
+	@$(PEERS)/bin/python -m zipfile -e $(PEERS)/wheels/retrievalx-*.whl $(PEERS)/lib/python3.*/site-packages
+	@cd $(PEERS)/lib/python3.*/site-packages/retrievalx && mv _native.cpython-38-*.so _native.abi3.so
+	@test -x $(PEERS)-seismic/bin/python || $(PYTHON) -m venv $(PEERS)-seismic
+	@$(PEERS)-seismic/bin/pip install -q --disable-pip-version-check numpy pyseismic-lsr==0.5.4
+endif
 	@touch $@
 
 clean:
-	rm -rf .venv $(LIGHT) $(DOCS) $(SITE) build/site $(PEERS) $(ADAPTERS) $(RELEASE) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv $(LIGHT) $(DOCS) $(SITE) build/site $(PEERS) $(PEERS)-seismic $(ADAPTERS) $(RELEASE) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,10 +3,10 @@
     python bench/engines.py --corpus FILE --questions FILE --folder FOLDER --peers PYTHON
 
 FILE: documents as JSON lines ("_id", "title", "text") and questions ("text"). FOLDER keeps data and indexes between
-runs, and gets results.json, results.md and results.svg. PYTHON: the interpreter of the peers' environment (see
-bench/peers/requirements.txt). Each engine is a process of its own that keeps its index open (bench/peers/serve.py);
-round after round each answers the same queries, in an order that turns around. What Vizsla finds is compared with
-exhaustive scoring in every round. An engine that cannot do something is named with the reason.
+runs, and gets results.json, results.md and results.svg. PYTHON: interpreters of the peers' environments, separated by
+commas (see the Makefile); each engine runs in the first that has it, in a process of its own that keeps its index open
+(bench/peers/serve.py). Round after round each answers the same queries, in an order that turns around. What Vizsla
+finds is compared with exhaustive scoring in every round. An engine that cannot do something is named with the reason.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from report import write_report
 
 HERE = Path(__file__).parent
 OURS = "vizsla"
-BM25_ENGINES = (OURS, "bm25s", "tantivy", "pisa", "lucene")
+BM25_ENGINES = (OURS, "bm25s", "tantivy", "pisa", "lucene", "bm25x", "bm25-turbo", "retrievalx")
 SPARSE_ENGINES = (OURS, "pisa-sparse", "bmp", "seismic")
 PAIRS = 15  # times the queries are searched with each number of threads, in turns
 THREADS = (1, 2, 4)
@@ -107,7 +107,12 @@ class Bench:
         print(text, file=sys.stderr, flush=True)
 
     def start(self, name: str) -> EngineProcess:
-        return EngineProcess(name, self.options.peers, self.folder / "engines.log")
+        """The engine in the first of the peers' environments that has it."""
+        for python in self.options.peers.split(","):
+            engine = EngineProcess(name, python, self.folder / "engines.log")
+            if name == OURS or engine.tell(do="about")["ok"]:
+                break
+        return engine
 
     def add(self, **result: Any) -> None:
         self.results.append(result)

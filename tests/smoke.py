@@ -42,6 +42,8 @@ add pets.index more.jsonl
 delete pets.index 2
 info pets.index
 verify pets.index
+backup pets.index pets.backups
+restore pets.backups -o restored.index
 compact pets.index
 search pets.index "birds"
 analyze "Dogs barking"

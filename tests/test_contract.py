@@ -1,7 +1,12 @@
-"""One story over every kind of collection: an index, a server's client, a cluster, a client of a served cluster."""
+"""One story over every kind of collection: an index, a server's client, a cluster, a client of a served cluster.
+
+The asynchronous kinds tell it through `Awaited`, which waits for each of their coroutines.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,12 +15,13 @@ from typing import Any
 import pytest
 
 from served import served
-from vizsla import Collection, Index, RemoteIndex, VizslaError
+from vizsla import AsyncCollection, AsyncIndex, AsyncRemoteIndex, Collection, Index, RemoteIndex, VizslaError
 from vizsla.backends.qdrant import QdrantIndex
 from vizsla.errors import UnsupportedError
-from vizsla.index import CollectionView
+from vizsla.index import AsyncCollectionView, CollectionView
 
 KINDS = ["index", "client", "cluster", "client of a cluster"]
+ASYNCHRONOUS = ["asynchronous index", "asynchronous client", "asynchronous cluster"]
 BEYOND_A_CLUSTER = {
     "facets": "cannot count the values of fields over all documents that match",
     "matching": "cannot count all documents that match a query",
@@ -37,10 +43,77 @@ DOCUMENTS = [
 ]
 
 
+class AwaitedView(CollectionView):
+    """An asynchronous view whose coroutines are waited for."""
+
+    def __init__(self, view: AsyncCollectionView, loop: asyncio.AbstractEventLoop) -> None:
+        self.view, self.loop = view, loop
+        self.name = view.name
+
+    def call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        return self.loop.run_until_complete(getattr(self.view, method)(*arguments, **options))
+
+    def with_model(self, model: Any = None, **options: Any) -> CollectionView:
+        return AwaitedView(self.call("with_model", model, **options), self.loop)
+
+    def __len__(self) -> int:
+        return self.call("count")  # type: ignore[no-any-return]
+
+
+class Awaited(AwaitedView, Collection):
+    """An asynchronous collection whose coroutines are waited for."""
+
+    @property
+    def generation(self) -> int:
+        return self.call("generation")  # type: ignore[no-any-return]
+
+
+def _waiting(name: str) -> Callable[..., Any]:
+    return lambda self, *arguments, **options: self.call(name, *arguments, **options)
+
+
+for kind_of_awaited, contract in ((AwaitedView, AsyncCollectionView), (Awaited, AsyncCollection)):
+    for name in vars(contract):
+        if not name.startswith("_") and name not in ("with_model", "generation", "open"):
+            setattr(kind_of_awaited, name, _waiting(name))
+    kind_of_awaited.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def opened_asynchronously(kind: str, folder: Path, where: str) -> Iterator[Collection]:
+    """An empty collection of an asynchronous kind."""
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        if kind == "asynchronous client":
+            Index.create(folder / "served").close()
+            with served({"dogs": str(folder / "served")}, write=True, state=str(folder / "state")) as server:
+                client = runner.run(AsyncRemoteIndex(f"{server.url}/dogs").open())
+                yield Awaited(client, loop)
+                runner.run(client.close())
+        else:
+            cluster = QdrantIndex.create(where, overwrite=True) if kind == "asynchronous cluster" else None
+            index = AsyncIndex.of(cluster) if cluster else runner.run(AsyncIndex.create(folder / "dogs"))
+            yield Awaited(index, loop)
+            runner.run(index.close())
+
+
+def test_asynchronous_collections_have_the_methods_of_the_others() -> None:
+    for sync, other in ((CollectionView, AsyncCollectionView), (Collection, AsyncCollection)):
+        names = {name for name in dir(sync) if not name.startswith("_")} - {"close"}
+        assert names - set(dir(other)) == set()
+        for name in names - {"with_model", "generation"}:
+            expected, found = inspect.signature(getattr(sync, name)), inspect.signature(getattr(other, name))
+            assert list(expected.parameters) == list(found.parameters), name
+            assert inspect.iscoroutinefunction(getattr(other, name)), name
+
+
 @contextmanager
 def opened(kind: str, folder: Path, where: str) -> Iterator[Collection]:
     """An empty collection of a kind."""
-    if kind == "index":
+    if kind in ASYNCHRONOUS:
+        with opened_asynchronously(kind, folder, where) as collection:
+            yield collection
+    elif kind == "index":
         with Index.create(folder / "dogs") as index:
             yield index
     elif kind == "cluster":
@@ -91,6 +164,7 @@ def story(collection: Collection, cannot: dict[str, str]) -> Iterator[tuple[str,
     buckets = ["year(..2001, 2001..2003, 2000..)", "year"]
     yield tried("buckets", lambda: collection.facets(buckets, "dogs"))
     yield "buckets of the best", collection.facets(buckets, "dogs retrieve", over=3)
+    yield "budget", collection.search("dogs retrieve", max_tokens=16).ids
     yield tried("total", lambda: collection.search("dogs retrieve", 1, "year > 1990", total=True).total)
     yield "similar", list(collection.similar("1", 2))
     yield "similar, filtered", collection.similar("1", 2, 'lang = "hu"').ids
@@ -159,7 +233,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *ASYNCHRONOUS])
 def test_the_story_is_the_same(kind: str, tmp_path: Path, where: str) -> None:
     with Index.create(tmp_path / "expected") as index:
         expected = dict(story(index, {}))

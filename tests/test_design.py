@@ -96,12 +96,8 @@ def homes_of(module: str) -> dict[str, str]:
 
 
 def imports_of(tree: ast.Module, known: Container[str]) -> Iterator[str]:
-    """The modules that a file imports, inside of functions, too; what is there for type checkers alone is skipped."""
-    ifs = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-    for_types = {node for one in ifs for node in statements(one)}
+    """The modules that a file imports, inside of functions and for type checkers, too."""
     for node in statements(tree):
-        if node in for_types:
-            continue
         if isinstance(node, ast.ImportFrom) and node.module:
             inner = [f"{node.module}.{alias.name}" for alias in node.names]
             homes = homes_of(node.module) if node.module in known else {}

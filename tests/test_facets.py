@@ -193,6 +193,26 @@ def test_a_query_is_a_text(index: Index) -> None:
         index.facets(["year"], "dog", model="bm25-wp")
 
 
+def test_fields_worth_sorting_by(tmp_path: Path) -> None:
+    records = [
+        {
+            "id": str(i), "text": "x", "price": i / 7, "day": f"2024-01-{10 + i % 15}",
+            "lang": "de" if i % 3 else "en",
+            "source": {"year": 1990 + i}, "url": f"https://example.org/{i}", "tags": ["a", "b"], "draft": i % 2 == 0,
+            "same": 1, "note": None,
+        }
+        for i in range(50)
+    ]  # fmt: skip
+    with Index.create(tmp_path / "i") as index:
+        assert index.sort_fields() == []
+        index.add(records)
+        index.commit()
+        fields = index.sort_fields()
+        assert fields == ["price", "day", "lang", "source.year"]
+        for field in fields:
+            assert len(index.search("x", sort=field)) == 10
+
+
 def test_an_empty_index_has_no_values(tmp_path: Path) -> None:
     for passages in (None, 3):
         with Index.create(tmp_path / f"{passages}", passages=passages) as index:

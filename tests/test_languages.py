@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import lzma
 import unicodedata
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import vizsla
 from conftest import Cli
@@ -18,8 +22,9 @@ from vizsla.backends.qdrant import QdrantIndex
 from vizsla.models import detect_model, language_model
 from vizsla.text import register_filter
 from vizsla.text.detection import detect_language
-from vizsla.text.languages import PIPELINES, PROBE
-from vizsla.text.normalizing import fold
+from vizsla.text.filters import parse_token_filter
+from vizsla.text.languages import GENERAL, PIPELINES, PROBE
+from vizsla.text.normalizing import fold, normalizations
 from vizsla.text.stemmers import language_stemmer, stem_languages
 
 LUCENE = [name for name in PIPELINES if name.startswith("lucene-")]
@@ -61,6 +66,57 @@ def test_batches_equal_single_texts(name: str) -> None:
         terms = [lexicon.terms[n] for n in numbers]
         assert [terms[a:b] for a, b in zip(starts, ends.tolist(), strict=False)] == [analyzer(t) for t in texts]
     assert [token.term for token in analyzer.tokens(PROBE)] == analyzer(PROBE)
+
+
+ODD = [*"中日本語한국어のひカタナ々ー〜ﾊﾞﾟｶＡ１9a_ .\n", "\u3099", "\u3042\u3099", "\u1112\u1161\u11ab", "\ufe0f",
+       "\u200d", "\u0301", "\uf900", "\U00020000", "กิน", "ข้าว", "ລາວ", "abc", "e\u0301", "を", "\ud800"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["cjk", "east-asian", "lucene-cjk", GENERAL, "standard:trigrams | lower | stop:english"]
+)
+@given(st.lists(st.lists(st.sampled_from(ODD), max_size=14).map("".join), max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_pairs_and_pieces_that_kernels_cut_equal_those_of_single_texts(name: str, texts: list[str]) -> None:
+    lexicon, analyzer = Analyzer.parse(name).lexicon(), Analyzer.parse(name)
+    numbers, ends = lexicon.encode(texts)
+    rows = [[lexicon.terms[n] for n in row] for row in np.split(numbers, ends[:-1])] if texts else []
+    assert rows == [analyzer(text) for text in texts]
+    pointers, terms, counts = lexicon.count(texts)
+    for i, row in enumerate(rows):
+        found = slice(pointers[i], pointers[i + 1])
+        assert dict(zip(terms[found].tolist(), counts[found].tolist(), strict=True)) == Counter(
+            map(lexicon.number, row)
+        )
+
+
+def test_many_new_pairs_in_one_text() -> None:
+    analyzer = Analyzer.parse("cjk")
+    text = "".join(chr(0x4E00 + i * 7 % 20_000) for i in range(20_000))
+    lexicon = analyzer.lexicon()
+    numbers, _ = lexicon.encode(["a", text, "中"])
+    assert [lexicon.terms[n] for n in numbers] == [*analyzer(text), "中"]
+
+
+@pytest.mark.parametrize(
+    "name", [*(f"normalize:{n}" for n in normalizations()), "lower", "lower:greek", "lower:turkish", "fold", "width"]
+)
+def test_what_is_changed_in_all_words_at_once_equals_word_by_word(name: str) -> None:
+    change = parse_token_filter(name).terms
+    assert change is not None
+    words = [
+        *PROBE.split(),
+        "ueber",
+        "quelle",
+        "\u0c12\u0c4c",
+        "\u0921\u093c",
+        "\u0930\u094d\u200d",
+        "ﾊﾞｶ",
+        "a\nb",
+        "",
+        "İI",
+    ]
+    assert list(change(words)) == [term for word in words for term in change([word])]
 
 
 @pytest.mark.parametrize("language", stem_languages())

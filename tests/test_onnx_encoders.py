@@ -13,6 +13,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
+from conftest import Cli
 from encoders import (
     DOCUMENTS,
     KINDS,
@@ -169,6 +170,15 @@ def test_what_is_assumed_is_said(folder: Path, bert: tuple[Path, Any, Any]) -> N
     (part,) = plain.parts
     assert isinstance(part.component, Dense)
     assert (part.component.normalize, part.component.length) == (False, 9)
+
+
+def test_the_command_line_says_it_in_a_line(folder: Path, tmp_path: Path, cli: Cli) -> None:
+    source = tmp_path / "documents.jsonl"
+    source.write_text(json.dumps({"id": "1", "text": DOCUMENTS[0]["text"]}))
+    code, _, said = cli("index", source, "-o", tmp_path / "i", "--model", f"dense(checkpoint={folder})")
+    assert code == 0
+    assert said.startswith(f"vizsla: {folder}: no file says how states of tokens become a vector")
+    assert ".py:" not in said
 
 
 def test_a_network_that_pools_itself(tmp_path: Path) -> None:

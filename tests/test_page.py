@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 
@@ -15,6 +16,7 @@ from browser import chromium, does_not_scroll_sideways, opened, wait_for_transit
 from scattered import ScatteredTokens
 from served import build, running, served
 from vizsla import Index, parse_model
+from vizsla.runs.filters import parse_condition
 from vizsla.server.settings import Keys
 
 if TYPE_CHECKING:
@@ -43,6 +45,17 @@ HOSTILE = [
     {"id": "long", "title": "attack " + "w" * 1_000_000, "text": "attack " + "x" * 1_000_000, "kind": "y" * 5000},
     {"id": "__proto__", "text": "attack without a title\nand a second line", "constructor": "z", "__proto__": {"x": 1}},
 ]
+TITLES = ["كلب يشير إلى الطيور", "A dog that points at birds"]
+MIXED = [
+    {
+        "id": f"m{i}",
+        "title": TITLES[i % 2],
+        "text": ["كلب يشير إلى الطيور وينتظر. ", "A dog that points and waits. "][i % 2] * 9,
+        "colour": None if i % 2 else ["brown", "white"][i % 4 // 2],
+        "price": 9.5 + 7 * i % 11,
+    }
+    for i in range(12)
+]
 
 Opener = Callable[..., AbstractContextManager["Page"]]
 
@@ -58,13 +71,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     build(folder / "dogs", DOCUMENTS, "bm25 + 0.5 * bm25(fields=title, namespace=titles)")
     build(folder / "hostile", HOSTILE)
+    build(folder / "mixed", MIXED)
     return folder
 
 
 @pytest.fixture(scope="module")
 def url(folder: Path, browser: Browser) -> Iterator[str]:
     assert browser.is_connected()
-    with running(folder / "dogs", folder / "hostile", "--state", folder / "state") as server:
+    with running(folder / "dogs", folder / "hostile", folder / "mixed", "--state", folder / "state") as server:
         yield server.client.url + "/"
 
 
@@ -87,6 +101,27 @@ def wait_for(page: Page, text: str, within: str = "main") -> Locator:
     found = page.locator(within).get_by_text(text).first
     found.wait_for()
     return found
+
+
+def lines_of(node: Locator) -> int:
+    """In how many lines the text of a node is."""
+    return int(
+        node.evaluate(
+            "e => { const r = document.createRange(); r.selectNodeContents(e);"
+            " return new Set([...r.getClientRects()].map((line) => Math.round(line.top))).size; }"
+        )
+    )
+
+
+def is_in_view(node: Locator) -> bool:
+    """Whether all of a node is in the window, and nothing lies over its middle."""
+    return bool(
+        node.evaluate(
+            "e => { const r = e.getBoundingClientRect();"
+            " return r.top >= 0 && r.bottom <= innerHeight && r.left >= 0 && r.right <= innerWidth"
+            " && e.contains(document.elementFromPoint((r.left + r.right) / 2, (r.top + r.bottom) / 2)); }"
+        )
+    )
 
 
 def look_for(page: Page, text: str) -> None:
@@ -120,7 +155,8 @@ def test_the_page_is_small_and_asks_no_foreign_host() -> None:
 def test_first_visit(page: Page) -> None:
     page.goto("/")
     wait_for(page, "36 documents")
-    assert page.locator(".card").count() == 2
+    assert page.locator(".card").count() == 3
+    assert page.locator("#scope svg").is_visible(), "the list of indexes looks like one"
     assert page.evaluate("document.activeElement.id") == "query"
     assert page.get_attribute("#query", "placeholder") == "Search 36 documents"
     page.locator(".try").get_by_role("button", name="vizsla").click()
@@ -251,7 +287,7 @@ def test_paging(page: Page) -> None:
     page.goto("?q=dog")
     wait_for(page, "1–10 of 36 results")
     first = ids(page)
-    page.get_by_role("link", name="More").click()
+    page.get_by_role("link", name="Next").click()
     wait_for(page, "11–20 of 36 results")
     assert len(first) == 10
     assert not set(first) & set(ids(page))
@@ -261,8 +297,10 @@ def test_paging(page: Page) -> None:
     page.keyboard.press("]")
     wait_for(page, "31–36 of 36 results")
     assert page.locator("#page-next").count() == 0
-    page.keyboard.press("[")
+    page.get_by_role("link", name="Previous").click()
     wait_for(page, "21–30 of 36 results")
+    page.keyboard.press("[")
+    wait_for(page, "11–20 of 36 results")
 
 
 def test_a_document_opens_with_all_its_fields(page: Page) -> None:
@@ -484,6 +522,66 @@ def test_the_query_language_and_a_mistake_in_its_place(page: Page) -> None:
     wait_for(page, "6 results")
 
 
+def test_help_with_the_query_syntax(page: Page) -> None:
+    page.goto("?q=%2Bdog+-vizsla")
+    signs = page.locator("#signs")
+    assert "signs are ignored" in wait_for(page, "signs are ignored", "#signs").inner_text()
+    signs.get_by_role("button", name="Use the query syntax").click()
+    wait_for(page, "30 results")
+    assert signs.locator("code").all_inner_texts()[:2] == ["+must", "-not"]
+    signs.get_by_role("button", name="All signs").click()
+    guide = page.locator("#guide")
+    assert guide.locator("h2").all_inner_texts()[0] == "Query syntax"
+    shown = guide.locator("section").first.locator("dt").all_inner_texts()
+    page.keyboard.press("Escape")
+    for form in shown:  # what the help shows is understood
+        page.fill("#query", form)
+        with page.expect_response("**/search") as answer:
+            page.keyboard.press("Enter")
+        assert answer.value.ok or form.startswith(("-", "lang")), (form, answer.value.text())
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    assert guide.locator("h2").all_inner_texts()[0] == "Keyboard"
+    conditions = guide.locator("section", has_text="Among the filters").locator("dt").all_inner_texts()
+    for condition in conditions:
+        parse_condition(condition)
+
+
+# Order
+
+
+def test_results_are_sorted_by_a_field(page: Page) -> None:
+    page.goto("?index=mixed&q=dog")
+    wait_for(page, "6 results")
+    best = ids(page)
+    page.keyboard.press("Escape")
+    page.keyboard.press("s")
+    assert page.evaluate("document.activeElement.id") == "sort"
+    order = page.locator("#sort")
+    assert order.locator("option").all_inner_texts() == [
+        "Best first", "colour, ascending", "colour, descending", "price, ascending", "price, descending",
+    ]  # fmt: skip
+    order.select_option("-price")
+    dearest = sorted(best, key=lambda name: -MIXED[int(name[1:])]["price"])
+    assert dearest != best
+    page.wait_for_function("id => document.querySelector('.hit')?.dataset.id === id", arg=dearest[0])
+    assert ids(page) == dearest
+    assert page.locator(".chip").first.inner_text().split() == ["price", str(MIXED[int(dearest[0][1:])]["price"])]
+    page.reload()
+    page.locator(".hit").first.wait_for()
+    assert ids(page) == dearest
+    page.keyboard.press("c")
+    page.locator(".column.b .hit").first.wait_for()
+    assert page.locator("#sort").count() == 0, "two models are compared by their own order"
+    assert ids(page, ".column.a") == best
+    page.keyboard.press("c")
+    page.locator("#sort").select_option("")
+    page.wait_for_function("id => document.querySelector('.hit')?.dataset.id === id", arg=best[0])
+    page.goto("?index=mixed&q=dog&sort=nothing")
+    page.get_by_role("button", name="Show the best first").click()
+    wait_for(page, "6 results")
+
+
 # Two models
 
 
@@ -619,7 +717,7 @@ def test_all_of_it_by_keyboard(page: Page) -> None:
     page.keyboard.press("c")
     page.locator(".columns").wait_for(state="detached")
     page.keyboard.press("?")
-    assert page.locator("#shortcuts").get_by_text("compare two models").is_visible()
+    assert page.locator("#guide").get_by_text("compare two models").is_visible()
     page.keyboard.press("Escape")
     page.keyboard.press("t")
     assert page.get_attribute("html", "data-theme") == "dark"
@@ -697,16 +795,64 @@ def test_on_a_phone_columns_are_tabs_and_filters_a_sheet(open_page: Opener) -> N
 
 
 def test_on_a_phone_the_model_can_be_read(open_page: Opener) -> None:
+    model = "bm25(k1=1.25, b=0.625) + 0.25 * bm25(fields=title, namespace=titles)"
     with open_page(viewport={"width": 360, "height": 800}, has_touch=True) as page:
-        page.goto("?q=pointing+dog")
+        page.goto(f"?q=pointing+dog&model={quote(model)}")
         buttons = page.locator("#controls .button")
         buttons.first.wait_for()
         boxes = [box for box in (button.bounding_box() for button in buttons.all()) if box is not None]
-        assert len(boxes) == 4
+        assert len(boxes) == 5
         assert all(box["width"] >= 90 for box in boxes)
         for i, a in enumerate(boxes):
             for b in boxes[:i]:  # none lies over another
                 assert a["x"] >= b["x"] + b["width"] or a["y"] >= b["y"] + b["height"]
+        name = page.locator(".picker .mono")
+        assert name.inner_text() == model
+        assert name.evaluate("e => e.scrollWidth <= e.clientWidth && e.scrollHeight <= e.clientHeight")
+
+
+def test_in_a_narrow_window_the_condition_is_there_as_soon_as_the_filters_are(open_page: Opener) -> None:
+    with open_page(viewport={"width": 900, "height": 500}) as page:
+        page.goto("?q=dog")
+        page.locator("#filters").click()
+        page.locator(".facet-value").last.wait_for()
+        assert is_in_view(page.locator("#where"))
+        page.locator("#count").dispatch_event("pointerdown")  # elsewhere
+        page.locator("#where").wait_for(state="hidden")
+
+
+def test_a_title_from_right_to_left_begins_where_its_text_does(page: Page) -> None:
+    page.goto("?index=mixed&q=كلب")
+    hit = page.locator(".hit").first
+    hit.wait_for()
+    ends = hit.locator("h3, .snippet").evaluate_all("all => all.map((e) => e.getBoundingClientRect().right)")
+    assert len(ends) == 2
+    assert abs(ends[0] - ends[1]) < 1
+    assert hit.locator(".score").evaluate("e => e.getBoundingClientRect().left") < 600, "the score is at the other end"
+    page.fill("#query", "dog")
+    wait_for(page, "A dog that points", "#results")
+    starts = hit.locator("h3, .snippet").evaluate_all("all => all.map((e) => e.getBoundingClientRect().left)")
+    assert abs(starts[0] - starts[1]) < 1
+
+
+def test_a_field_without_values_among_the_results_is_not_shown(page: Page) -> None:
+    page.goto("?index=mixed&q=كلب")
+    page.locator(".facet", has_text="colour").wait_for()
+    page.fill("#query", "dog")
+    page.locator(".facet", has_text="colour").wait_for(state="detached")
+
+
+def test_a_text_without_a_title_is_not_shown_twice(browser: Browser, tmp_path: Path) -> None:
+    text = "A dog without a title points at birds and waits for the hunter who comes with a gun, a bag and a hat. " * 9
+    build(tmp_path / "untitled", [{"id": "1", "text": text}])
+    with served({"untitled": tmp_path / "untitled"}, judging=False) as server, opened(browser, server.url) as page:
+        page.goto("?q=dogs")
+        title = page.locator(".title")
+        title.wait_for()
+        assert (
+            title.inner_text()
+            == "A dog without a title points at birds and waits for the hunter who comes with a gun, a bag and a …"
+        )
 
 
 def test_a_path_that_is_the_id_is_shown_once(page: Page) -> None:
@@ -812,6 +958,7 @@ def test_a_key_is_asked_for(browser: Browser, folder: Path) -> None:
         page.goto("?q=dog")
         dialog = page.locator("#key")
         dialog.wait_for()
+        assert lines_of(dialog.get_by_role("button", name="Continue")) == 1
         page.keyboard.type("wrong")
         page.keyboard.press("Enter")
         dialog.get_by_text("That key was not accepted").wait_for()

@@ -61,7 +61,8 @@ def query(queries: Rows, number: int, frequency: np.ndarray, peer: str) -> np.nd
     row = queries.row(number)
     known = frequency[np.minimum(row, frequency.size - 1)] * (row < frequency.size) > 0
     weights = np.ones(row.size) if queries.weights is None else queries.row_weights(number)
-    return np.bincount(row[known], rounded(weights[known], peer), minlength=frequency.size)
+    vector = np.bincount(row[known], rounded(weights[known], peer), minlength=frequency.size)
+    return np.minimum(vector, 1) if peer == "bm25x" else vector  # which counts a repeated word of a query once
 
 
 def main() -> None:

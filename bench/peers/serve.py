@@ -1,6 +1,6 @@
 """Runs one peer engine: reads one JSON command per line, and writes one JSON answer per line.
 
-    python bench/peers/serve.py PEER      PEER: bm25s, tantivy, pisa, lucene, pisa-sparse, bmp, seismic
+    python bench/peers/serve.py PEER      PEER: a name of PEERS, such as bm25s
 
 Commands (fields in brackets may be left out):
     {"do": "about"}
@@ -48,6 +48,9 @@ from protocol import Peer, Rows, read_questions, table  # noqa: E402
 PEERS = {
     "vizsla": ("vizsla_", "PEER"),
     "bm25s": ("bm25s_", "PEER"),
+    "bm25x": ("bm25x_", "PEER"),
+    "bm25-turbo": ("bm25_turbo_", "PEER"),
+    "retrievalx": ("retrievalx_", "PEER"),
     "tantivy": ("tantivy_", "PEER"),
     "pisa": ("pisa", "PEER"),
     "lucene": ("lucene", "PEER"),

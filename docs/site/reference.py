@@ -12,6 +12,8 @@ API = {
         [
             "vizsla.index.Collection",
             "vizsla.index.Index",
+            "vizsla.index.AsyncCollection",
+            "vizsla.index.AsyncIndex",
             "vizsla.index.Writer",
             "vizsla.index.IndexView",
             "vizsla.index.Highlighter",
@@ -24,6 +26,9 @@ API = {
             "vizsla.index.document_vectors",
             "vizsla.index.measure_recall",
             "vizsla.index.verify",
+            "vizsla.index.backup",
+            "vizsla.index.list_backups",
+            "vizsla.index.restore",
             "vizsla.index.trust_vector_indexes",
             "vizsla.index.encode_shard",
             "vizsla.index.build_from_parts",

@@ -24,17 +24,19 @@ if TYPE_CHECKING:
     from vizsla.errors import VizslaError
     from vizsla.evaluation import evaluate, evaluate_retriever
     from vizsla.evaluation.systems import compare
-    from vizsla.index import Collection, Index, Writer
+    from vizsla.index import AsyncCollection, AsyncIndex, Collection, Index, Writer
     from vizsla.models import BM25, Dense, DenseComponent, LearnedSparse, Model, Reranker, SparseComponent, parse_model
     from vizsla.neural.device import use_device
     from vizsla.retrievers import FusedRetriever, RerankedRetriever, open
     from vizsla.retrievers.remote import AsyncRemoteIndex, RemoteIndex
     from vizsla.runs import Document, Explanation, Filter, Hit, Measure, Qrels, Retriever, Run, fuse
-    from vizsla.text import Analyzer
+    from vizsla.text import Analyzer, count_tokens
     from vizsla.vectors import Quantiser
 
 _HOMES = {
     "Analyzer": "text",
+    "AsyncCollection": "index",
+    "AsyncIndex": "index",
     "AsyncRemoteIndex": "retrievers.remote",
     "BM25": "models",
     "BeirDataset": "datasets",
@@ -63,6 +65,7 @@ _HOMES = {
     "VizslaError": "errors",
     "Writer": "index",
     "compare": "evaluation",
+    "count_tokens": "text",
     "evaluate": "evaluation",
     "evaluate_retriever": "evaluation",
     "fuse": "runs",
@@ -74,6 +77,8 @@ _HOMES = {
 
 __all__ = [  # noqa: RUF022 (as in _HOMES)
     "Analyzer",
+    "AsyncCollection",
+    "AsyncIndex",
     "AsyncRemoteIndex",
     "BM25",
     "BeirDataset",
@@ -102,6 +107,7 @@ __all__ = [  # noqa: RUF022 (as in _HOMES)
     "VizslaError",
     "Writer",
     "compare",
+    "count_tokens",
     "evaluate",
     "evaluate_retriever",
     "fuse",

@@ -21,7 +21,11 @@ class VizslaError(Exception):
     """Whether the message has further lines that show the place of the mistake."""
 
 
-class LanguageWarning(UserWarning):
+class VizslaWarning(UserWarning):
+    """A remark about what was asked for, in one sentence; the command line prints it on standard error."""
+
+
+class LanguageWarning(VizslaWarning):
     """Documents are in a language that the network of a model was not made for."""
 
 
@@ -132,5 +136,5 @@ class StoppedError(VizslaError):
     """A search that was stopped before its end: at its time limit, or because the client has gone."""
 
 
-class UncommittedChangesWarning(UserWarning):
+class UncommittedChangesWarning(VizslaWarning):
     """Changes to an index are lost because they were not committed."""

@@ -19,7 +19,7 @@ import typer
 
 from vizsla import __version__
 from vizsla.cli.commands import AllCommands, register
-from vizsla.errors import LanguageWarning, VizslaError
+from vizsla.errors import VizslaError, VizslaWarning
 from vizsla.harmless import harmless
 
 WRONG_USE = 2
@@ -161,13 +161,13 @@ def _stopping() -> Iterator[None]:
 
 @contextmanager
 def _warnings() -> Iterator[None]:
-    """Show what is said about languages as a sentence, without the line of code that says it."""
+    """Show warnings of Vizsla as sentences, without the line of code that says them."""
     with warnings.catch_warnings():
-        warnings.simplefilter("default", LanguageWarning)
+        warnings.simplefilter("default", VizslaWarning)
         show = warnings.showwarning
 
         def say(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
-            if issubclass(category, LanguageWarning):
+            if issubclass(category, VizslaWarning):
                 _say(str(message))
             else:
                 show(message, category, *place, **rest)

@@ -36,6 +36,8 @@ COMMANDS: dict[str, dict[str, str | Group]] = {
         "compact": "collection.compact",
         "verify": "collection.verify",
         "export": "export.export",
+        "backup": "backup.backup",
+        "restore": "backup.restore",
     },
     "Search": {"search": "search.search", "explain": "search.explain", "analyze": "search.analyze"},
     "Serving": {"serve": "serve.serve", "mcp": "serve.mcp"},

@@ -166,6 +166,22 @@ Collapse = Annotated[
 MinScore = Annotated[
     float | None, typer.Option("--min-score", metavar="X", help="Only results with this score or a higher one.")
 ]
+Passages = Annotated[
+    int, typer.Option("--passages", metavar="N", help="In an index of passages: up to N of each document.")
+]
+Window = Annotated[
+    str,
+    typer.Option(
+        "--window", metavar="N", help="Show N passages before and after each as one text; document: all of them."
+    ),
+]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option("--max-tokens", metavar="N", help="The best results whose texts have N tokens together, about."),
+]
+Context = Annotated[
+    bool, typer.Option("--context", help="Print texts alone, with headings and pages, for a language model.")
+]
 Total = Annotated[bool, typer.Option("--total", help="Count all results exactly, and say how many there are.")]
 Facets = Annotated[
     str | None,
@@ -348,16 +364,31 @@ class PassageOptions:
     """How documents are split into passages, if they are."""
 
     passages: Annotated[
-        int | None, typer.Option("--passages", metavar="WORDS", help="Split texts into passages of this many words.")
+        int | None, typer.Option("--passages", metavar="N", help="Split texts into passages of at most N words.")
     ] = None
-    overlap: Annotated[int, typer.Option("--overlap", metavar="WORDS", help="By how many words passages overlap.")] = 0
+    overlap: Annotated[
+        int, typer.Option("--overlap", metavar="N", help="By how many words passages overlap, at most.")
+    ] = 0
+    unit: Annotated[
+        str, typer.Option("--unit", metavar="UNIT", help="What --passages and --overlap count: words, or tokens.")
+    ] = "words"
+    cut_at: Annotated[
+        str,
+        typer.Option(
+            "--cut-at", metavar="WAY", help="sentences: end passages at headings, paragraphs, sentences; or words."
+        ),
+    ] = "sentences"
 
     @property
     def splitter(self) -> Splitter | None:
         """What splits documents."""
         from vizsla.datasets import Splitter
 
-        return None if self.passages is None else Splitter(self.passages, self.overlap)
+        if self.passages is None:
+            if unused := [name for name in given_options(self) if name != "--overlap"]:
+                raise VizslaError(f"{unused[0]} says how passages are cut; say how long they are with --passages")
+            return None
+        return Splitter(self.passages, self.overlap, self.unit, self.cut_at)
 
 
 def given_options(*groups: Any) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vizsla.cli import console
@@ -67,11 +68,21 @@ def show_hits(retriever: Retriever, query: str, hits: Hits, filter: str | None =
             head.append_text(highlighted).append(f"  {console.safe(hit.id)}" if title != hit.id else "", style="cyan")
         else:
             head.append(console.safe(hit.id), style="bold cyan")
+        if place := _place(hit):
+            head.append(f"  {console.safe(place)}")
         head.append(f"  {hit.score:.4f}", style="dim")
         console.out.print(head)
         best = snippet(hit.document, "text", TEXT_WIDTH)
         if best.text.strip():
             console.print_indented(_highlighted(best, ""), 5)
+
+
+def _place(hit: Hit) -> str:
+    """The headings and pages that a passage stands under and on, in words."""
+    place = hit.place
+    title = hit.document.get("title")
+    below = place.breadcrumb[1:] if place.breadcrumb[:1] == (title,) else place.breadcrumb
+    return "" if hit.passage is None else str(replace(place, breadcrumb=below))
 
 
 def _snippets(retriever: Retriever, query: str, filter: str | None) -> Callable[[Document, str, int], Snippet]:
@@ -181,7 +192,9 @@ def _add_parts(tree: object, explanation: Explanation) -> None:
 def hit_as_json(hit: Hit) -> dict[str, Any]:
     """A hit as plain data."""
     passage = {} if hit.passage is None else {"passage": hit.passage}
-    return {"rank": hit.rank, "id": hit.id, "score": hit.score, **passage, "document": dict(hit.document.content)}
+    place = {} if hit.passage is None else {"place": hit.place.as_dict()}
+    found = {"rank": hit.rank, "id": hit.id, "score": hit.score, **passage, **place}
+    return found | {"document": dict(hit.document.content)}
 
 
 def show_similar(retriever: Retriever, doc_id: str, k: int, filter: str | None, *, as_json: bool) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vizsla.models import Reranker
     from vizsla.runs import Hits, PageOptions, Retriever, Run
 
-SHOWN, IN_A_RUN = 10, 1000  # default numbers of results
+SHOWN, IN_A_BUDGET, IN_A_RUN = 10, 100, 1000  # default numbers of results
 RECALL_SAMPLE = 100  # queries that the recall of an approximate search is measured on
 
 
@@ -37,15 +37,17 @@ class _Search:
 
     def hits(self, query: str, k: int) -> Hits:
         """The top k of a query; with a reranker, of the `depth` documents that it reranks."""
-        depth = k if self.reranker is None else self.depth
-        found = search_with_suggestion(self.retriever, query, depth, self.filter, self.page)
         if self.reranker is None:
-            return found
+            return search_with_suggestion(self.retriever, query, k, self.filter, self.page)
+        page: PageOptions = {**self.page}
+        max_tokens = page.pop("max_tokens", None)
+        found = search_with_suggestion(self.retriever, query, self.depth, self.filter, page)
         from vizsla.retrievers import rerank_hits
 
         best = rerank_hits(found, found.corrected or query, self.reranker)[:k]
         said = best.with_spelling(did_you_mean=found.did_you_mean, corrected=found.corrected)
-        return said.with_total(found.total)
+        counted = said.with_total(found.total)
+        return counted if max_tokens is None else counted.within(max_tokens)
 
 
 def search(
@@ -77,6 +79,10 @@ def search(
     collapse: options.Collapse = None,
     min_score: options.MinScore = None,
     total: options.Total = False,
+    passages: options.Passages = 1,
+    window: options.Window = "0",
+    max_tokens: options.MaxTokens = None,
+    context: options.Context = False,
     facets: options.Facets = None,
     like: options.Like = None,
     threads: options.Threads = None,
@@ -90,8 +96,12 @@ def search(
     """Search an index: a query, a file of queries, or a prompt."""
     started = time.perf_counter()
     page = _page(offset, sort, collapse, min_score, typos, total=total)
+    page |= _texts(passages, window, max_tokens)
+    shown = (IN_A_BUDGET if max_tokens is not None else SHOWN) if k is None else k
     _check(query, queries, output, rerank or reranker is not None, depth, threads, approximate)
-    _check_results(query, page, facets, like, rerank or reranker is not None)
+    _check_results(query, page, facets, like, rerank or reranker is not None, context=context)
+    if context and (as_json or facets is not None):
+        raise VizslaError("--context prints texts alone; leave out --json and --facets, or --context")
     cross_encoder = _cross_encoder(reranker) if rerank or reranker is not None else None
     with open_retriever(index) as opened:
         retriever = searched_with(
@@ -100,20 +110,22 @@ def search(
         )  # fmt: skip
         chosen = _Search(retriever, filter, cross_encoder, depth, page)
         if like is not None:
-            show_similar(retriever, like, SHOWN if k is None else k, filter, as_json=as_json)
+            show_similar(retriever, like, shown, filter, as_json=as_json)
         elif queries is not None and output is not None:
             _write_run(chosen, queries, output, IN_A_RUN if k is None else k)
         elif query is None:
-            prompt(retriever, SHOWN if k is None else k, filter)
+            prompt(retriever, shown, filter)
+        elif context:
+            _print_context(chosen, query, shown)
         elif as_json:
             retriever.search(query, 1, filter)  # warm up: the first search of a process loads what later ones reuse
             loading = time.perf_counter() - started
-            answer = _as_json(chosen, query, SHOWN if k is None else k, loading)
+            answer = _as_json(chosen, query, shown, loading)
             searched = answer.get("corrected", query)
             counts = {} if facets is None else {"facets": facets_as_json(retriever, facets, searched, filter)}
             console.print_json(answer | counts)
         else:
-            searched = _show(chosen, query, SHOWN if k is None else k)
+            searched = _show(chosen, query, shown)
             if facets is not None:
                 show_facets(retriever, facets, searched, filter)
 
@@ -164,15 +176,42 @@ def _page(
     return page
 
 
-def _check_results(query: str | None, page: PageOptions, facets: str | None, like: str | None, reranks: bool) -> None:
+def _texts(passages: int, window: str, max_tokens: int | None) -> PageOptions:
+    """The given options that say how much text of each document is shown."""
+    page: PageOptions = {}
+    if passages != 1:
+        page["passages"] = passages
+    if window != "0":
+        page["window"] = int(window) if window.isdecimal() else window
+    if max_tokens is not None:
+        page["max_tokens"] = max_tokens
+    return page
+
+
+def _check_results(
+    query: str | None, page: PageOptions, facets: str | None, like: str | None, reranks: bool, *, context: bool
+) -> None:
     """Refuse options of results that do not go together."""
     names = [f"--{name.replace('_', '-')}" for name in page] + (["--facets"] if facets is not None else [])
+    names += ["--context"] if context else []
     if like is not None and (query is not None or reranks or names):
         raise VizslaError("--like replaces the query; leave out the query, --rerank and options of its results")
     if names and query is None:
         raise VizslaError(f"{names[0]} is for the results of one query; give a query")
     if reranks and ("sort" in page or "min_score" in page):
         raise VizslaError("a reranker orders results by its own scores; leave out --sort and --min-score, or --rerank")
+
+
+def _print_context(search: _Search, query: str, k: int) -> None:
+    """Print the texts of the results, for a language model."""
+    from vizsla.cli.results import nothing_found
+
+    hits = search.hits(query, k)
+    if hits:
+        for line in hits.context.split("\n"):
+            console.line(line)
+    else:
+        console.remark(nothing_found(search.retriever, hits.corrected or query, search.filter))
 
 
 def _show(search: _Search, query: str, k: int) -> str:

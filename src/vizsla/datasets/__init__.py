@@ -8,7 +8,7 @@ from vizsla.runs.documents import Document, FieldNames, Origin, document_id
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vizsla.datasets.beir import BeirDataset, DatasetStatistics, TrainingDocuments, count_dataset
-    from vizsla.datasets.extracted import Extracted, Outline, TextBuilder
+    from vizsla.datasets.extracted import Extracted, TextBuilder
     from vizsla.datasets.passages import Splitter, article_of, document_of, passage_of
     from vizsla.datasets.preparing import (
         PREPARATIONS,
@@ -35,9 +35,10 @@ if TYPE_CHECKING:
         open_datasets,
     )
     from vizsla.datasets.skipped import Skipped
-    from vizsla.datasets.source_format import SOURCES, DocumentFormat, Limits, SourceFormat
+    from vizsla.datasets.source_format import SOURCES, DocumentFormat, SourceFormat
     from vizsla.datasets.sources import Source, documents_from, read_documents
     from vizsla.datasets.values import parse_types
+    from vizsla.runs.outline import Heading, Outline, Place
 
 _HOMES = {
     "BeirDataset": "beir",
@@ -57,8 +58,10 @@ _HOMES = {
     "SOURCES": "source_format",
     "DocumentFormat": "source_format",
     "Extracted": "extracted",
-    "Limits": "source_format",
-    "Outline": "extracted",
+    "Limits": "confined",
+    "Heading": "vizsla.runs.outline",
+    "Outline": "vizsla.runs.outline",
+    "Place": "vizsla.runs.outline",
     "Skipped": "skipped",
     "Source": "sources",
     "SourceFormat": "source_format",
@@ -101,9 +104,11 @@ __all__ = [
     "FieldNames",
     "GivenFile",
     "GivenFiles",
+    "Heading",
     "Limits",
     "Origin",
     "Outline",
+    "Place",
     "Preparation",
     "Prepared",
     "PublishedFile",

@@ -16,16 +16,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vizsla.datasets.extracted import Extracted
 from vizsla.datasets.files import InputFile
 from vizsla.errors import InputError, MissingPackageError, NoTextError, VizslaError
 from vizsla.plain_data import parse_json
-
-if TYPE_CHECKING:
-    from vizsla.datasets.source_format import Limits
 
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from vizsla.datasets.reader_process import serve; serve()"
@@ -35,6 +33,29 @@ LENGTH = 8
 _MARGIN = 64_000_000  # bytes of a message besides the text: the outline, escapes
 _POLL = 0.1
 _STARTING = 60.0  # seconds that the process may take to start, beside the time for a document
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the reader of a file in a foreign format may take, before the file is refused."""
+
+    seconds: float = 60.0
+    """For each document."""
+    memory: int = 1 << 30
+    """In bytes, of the process that reads it."""
+    pages: int = 10_000
+    ocr: bool = False
+    """Whether pages without text are read by optical character recognition, which takes seconds a page."""
+
+    @property
+    def time(self) -> float:
+        """The seconds for a document."""
+        return 60 * self.seconds if self.ocr else self.seconds
+
+    @property
+    def bytes(self) -> int:
+        """The memory of a reader; the networks of a character recognition take some."""
+        return self.memory + (3 << 30) * self.ocr
 
 
 class ConfinedReader:

@@ -11,125 +11,16 @@ A document carries headings and pages as its field `outline`, so that passages k
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
-OUTLINE = "outline"
-"""The field of a document that holds its outline."""
+from vizsla.runs.outline import LEVELS, Heading, Outline
+
 MAX_HEADING = 200  # characters; longer ones are paragraphs that are set like a heading
 MAX_TITLE = 300
-_LEVELS = 9
+_NONE = Outline()
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
-
-
-class Heading(NamedTuple):
-    """A heading: where it begins in the text, its level from 1, and its words."""
-
-    offset: int
-    level: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Outline:
-    """Where headings and pages begin in a text, as offsets in characters.
-
-    >>> outline = Outline((Heading(0, 1, "Dogs"), Heading(40, 2, "Barking")), pages=(0, 35))
-    >>> outline.page_at(38), outline.headings_at(45)
-    (2, ('Dogs', 'Barking'))
-    """
-
-    headings: tuple[Heading, ...] = ()
-    pages: tuple[int, ...] = ()
-    first_page: int = 1
-    """The number of the first page of `pages`."""
-    offset: int = 0
-    """Where the text begins in the text that it was cut from."""
-
-    @classmethod
-    def of(cls, value: object) -> Outline | None:
-        """The outline in a field of a document; None if it holds anything else.
-
-        >>> Outline.of({"headings": [[0, 1, "Dogs"]]}), Outline.of("III, 17")
-        (Outline(headings=(Heading(offset=0, level=1, text='Dogs'),), pages=(), first_page=1, offset=0), None)
-        """
-        if not isinstance(value, Mapping) or not value.keys() <= {"headings", "pages", "first_page", "offset"}:
-            return None
-        headings, pages = value.get("headings", ()), value.get("pages", ())
-        numbers = value.get("first_page", 1), value.get("offset", 0)
-        if not isinstance(headings, list | tuple) or not isinstance(pages, list | tuple):
-            return None
-        if not all(type(number) is int for number in (*pages, *numbers)) or not all(map(_is_heading, headings)):
-            return None
-        found = tuple(Heading(*entry) for entry in headings)
-        if not _ascending(pages) or not _ascending([heading.offset for heading in found]):
-            return None
-        return cls(found, tuple(pages), *numbers)
-
-    def as_field(self) -> dict[str, Any]:
-        """The value of the field `outline`, plain JSON."""
-        value: dict[str, Any] = {}
-        if self.headings:
-            value["headings"] = [list(heading) for heading in self.headings]
-        if self.pages:
-            value["pages"] = list(self.pages)
-        if self.first_page != 1:
-            value["first_page"] = self.first_page
-        if self.offset:
-            value["offset"] = self.offset
-        return value
-
-    def page_at(self, offset: int) -> int | None:
-        """The number of the page that a place of the text is on; None if there are no pages."""
-        if not self.pages:
-            return None
-        return self.first_page + max(bisect_right(self.pages, offset) - 1, 0)
-
-    def headings_at(self, offset: int) -> tuple[str, ...]:
-        """The headings that a place of the text stands under, the outermost first."""
-        return tuple(heading.text for heading in self._open_at(offset))
-
-    def _open_at(self, offset: int) -> list[Heading]:
-        above: list[Heading] = []
-        for heading in self.headings:
-            if heading.offset > offset:
-                break
-            while above and above[-1].level >= heading.level:
-                above.pop()
-            above.append(heading)
-        return above
-
-    def cut(self, start: int, end: int) -> Outline:
-        """The outline of a part of the text. Headings above the part have negative offsets.
-
-        >>> Outline((Heading(0, 1, "Dogs"),), pages=(0, 35)).cut(38, 60)
-        Outline(headings=(Heading(offset=-38, level=1, text='Dogs'),), pages=(-3,), first_page=2, offset=38)
-        """
-        inside = [heading for heading in self.headings if start < heading.offset < end]
-        headings = [heading._replace(offset=heading.offset - start) for heading in (*self._open_at(start), *inside)]
-        if not self.pages:
-            return Outline(tuple(headings), offset=self.offset + start)
-        first = max(bisect_right(self.pages, start) - 1, 0)
-        pages = [page - start for page in self.pages[first:] if page < end]
-        return Outline(tuple(headings), tuple(pages), self.first_page + first, self.offset + start)
-
-
-def _is_heading(value: object) -> bool:
-    return (
-        isinstance(value, list | tuple)
-        and len(value) == 3
-        and type(value[0]) is int
-        and type(value[1]) is int
-        and 1 <= value[1] <= _LEVELS
-        and isinstance(value[2], str)
-    )
-
-
-def _ascending(offsets: Any) -> bool:
-    return all(a <= b for a, b in pairwise(offsets))
 
 
 @dataclass(frozen=True)
@@ -138,7 +29,7 @@ class Extracted:
 
     text: str
     title: str = ""
-    outline: Outline = Outline()
+    outline: Outline = _NONE
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Other fields of the document, as an author and a date."""
     id: str = ""
@@ -213,7 +104,7 @@ class TextBuilder:
     def mark(self, level: int, text: str, *, after: int = 0) -> None:
         """A heading that begins here, or so many characters after what there is; its words are added later."""
         offset = self._length + (after if self._parts else 0)
-        self._headings.append(Heading(offset, min(max(level, 1), _LEVELS), text))
+        self._headings.append(Heading(offset, min(max(level, 1), LEVELS), text))
 
     def page(self, after: int = 0) -> None:
         """Begin a page, with the next block or so many characters after its begin."""

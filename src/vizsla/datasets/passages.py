@@ -3,119 +3,232 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate
 from numbers import Integral
 from typing import Any
 
-from vizsla.datasets.extracted import OUTLINE, Heading, Outline
-from vizsla.errors import VizslaError, kind_of
+from vizsla.described import fields_from_data
+from vizsla.errors import UnknownNameError, VizslaError, kind_of
 from vizsla.runs.documents import Document
+from vizsla.runs.outline import LEVELS, OUTLINE, Heading, Outline
+from vizsla.text.sentences import sentence_starts
+from vizsla.text.tokens import word_tokens
 
-_WORD = re.compile(r"\S+")
+_CHARACTERS = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+_WORD = re.compile(rf"[{_CHARACTERS}][\u3001-\u303f\uff01-\uff0f\uff1a-\uff1f]*|[^\s{_CHARACTERS}]+")
+"""A word; a Chinese or Japanese character is one, with the punctuation after it, since no blanks separate words."""
+_LINES = re.compile(r"\n(\s*\n)?")
 MARK = "#"  # between a document's id and the number of its passage
+UNITS = ("words", "tokens")
+WAYS = ("sentences", "words")
+_WORD_END, _LINE, _SENTENCE, _PARAGRAPH, _HEADING = range(5)  # where a text may be cut, from bad to good
 
 
 @dataclass(frozen=True)
 class Splitter:
-    """Cuts the text of a document into passages of `words` words, which overlap by `overlap` words.
+    """Cuts the text of a document into passages of at most `size` words or tokens.
 
-    >>> [p["text"] for p in Splitter(3, 1).passages(Document("d", {"text": "a b c d e"}))]
-    ['a b c', 'c d e']
+    A passage ends before a heading, else after a paragraph, else after a sentence, else after a line: at the best of
+    these places in its second half. If there is none it ends after its last word.
+
+    >>> [p["text"] for p in Splitter(6).passages(Document("d", {"text": "Dogs bark. Cats do not. Fish swim."}))]
+    ['Dogs bark. Cats do not.', 'Fish swim.']
     """
 
-    words: int
+    size: int
     overlap: int = 0
+    """How many words or tokens the end of a passage and the next passage have in common, at most: whole sentences, none
+    over a heading. If a sentence is cut, so many words."""
+    unit: str = "words"
+    """What is counted: `words`, or `tokens` of a language model, about (`vizsla.count_tokens`)."""
+    at: str = "sentences"
+    """Where texts are cut: `sentences`, or `words`, which makes all passages equally long."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.words, int) or not isinstance(self.overlap, int):
-            raise VizslaError("the words and the overlap of passages must be whole numbers")
-        if self.words < 1 or not 0 <= self.overlap < self.words:
+        if not isinstance(self.size, int) or not isinstance(self.overlap, int):
+            raise VizslaError("the size and the overlap of passages must be whole numbers")
+        if self.size < 1 or not 0 <= self.overlap < self.size:
             raise VizslaError(
                 "a passage needs at least one word, and an overlap of 0 or more words that is smaller than the passage"
             )
+        if self.unit not in UNITS:
+            raise UnknownNameError("unit of passages", self.unit, UNITS)
+        if self.at not in WAYS:
+            raise UnknownNameError("way to cut passages", self.at, WAYS)
 
     @classmethod
     def of(cls, value: Any) -> Splitter:
         """The given splitter, or one for passages of a number of words.
 
         >>> Splitter.of(100)
-        Splitter(words=100, overlap=0)
+        Splitter(size=100, overlap=0, unit='words', at='sentences')
         """
         if isinstance(value, Splitter):
             return value
         if not isinstance(value, bool) and isinstance(value, Integral):
             return cls(int(value))
-        raise VizslaError(f"passages are a number of words or a Splitter(words, overlap), not {kind_of(value)}")
+        raise VizslaError(f"passages are a number of words or a Splitter(size, overlap), not {kind_of(value)}")
+
+    @classmethod
+    def from_data(cls, data: object) -> Splitter:
+        """The splitter that plain data describe, as `dataclasses.asdict` gives them."""
+        return cls(**fields_from_data(cls, data, size="int"))
+
+    def __str__(self) -> str:
+        overlap = f" that overlap by {self.overlap}" if self.overlap else ""
+        return f"passages of {self.size} {self.unit}{overlap}{', cut at words' if self.at == 'words' else ''}"
 
     def passages(self, document: Document) -> Iterator[Document]:
         """The passages of a document, at least one, with all its other fields.
 
-        The id of a passage is the id of the document, #, and the number of the passage. Of an outline it has what
-        stands in the passage, and the headings above it.
+        The id of a passage is the id of the document, #, and the number of the passage. Its field `outline` says where
+        it begins in the text of the document, and what headings and pages stand above and in it. A document whose
+        field `outline` holds something else keeps it, and is cut without overlap.
         """
         text = document.get("text")
-        outline = Outline.of(document.get(OUTLINE)) if isinstance(text, str) else None
-        spans = [m.span() for m in _WORD.finditer(text)] if isinstance(text, str) else []
-        step = self.words - self.overlap
-        starts = range(0, max(len(spans) - self.overlap, 1), step)
-        for n, start in enumerate(starts):
-            words = spans[start : start + self.words]
-            part = text[words[0][0] : words[-1][1]] if words and isinstance(text, str) else text
-            content = {**document.content, "text": part} if text is not None else document.content
-            if outline is not None and words:
-                content = {**content, OUTLINE: outline.cut(words[0][0], words[-1][1]).as_field()}
-            yield Document(f"{document.id}{MARK}{n}", content, document.origin, document.source_names)
+        if not isinstance(text, str):
+            yield Document(f"{document.id}{MARK}0", document.content, document.origin, document.source_names)
+            return
+        outline = Outline.of(document.get(OUTLINE))
+        is_foreign = outline is None and OUTLINE in document.content
+        known = outline or Outline()
+        end = 0
+        for number, (first, last) in enumerate(self.spans(text, known, 0 if is_foreign else self.overlap)):
+            content = {**document.content, "text": text[first:last]}
+            if not is_foreign and (outline is not None or number):
+                before = text[end:first] if first > end else " "
+                content[OUTLINE] = known.cut(first, last, before).as_field()
+            yield Document(f"{document.id}{MARK}{number}", content, document.origin, document.source_names)
+            end = last
+
+    def spans(self, text: str, outline: Outline | None = None, overlap: int | None = None) -> list[tuple[int, int]]:
+        """Where the passages of a text begin and end. The first begins and the last ends with the text.
+
+        >>> Splitter(2).spans("Dogs bark. Cats do not.")
+        [(0, 10), (11, 18), (19, 23)]
+        """
+        overlap = self.overlap if overlap is None else overlap
+        words = [match.span() for match in _WORD.finditer(text)]
+        counts = [1] * len(words) if self.unit == "words" else [word_tokens(text[a:b]) for a, b in words]
+        sums = [0, *accumulate(counts)]
+        good = _Places.of(text, [a for a, _ in words], outline or Outline()) if self.at == "sentences" else _Places()
+        cuts, start = [], 0
+        while True:
+            end = max(bisect_right(sums, sums[start] + self.size) - 1, start + 1)
+            if end >= len(words):
+                cuts.append((start, len(words)))
+                break
+            half = max(bisect_left(sums, sums[start] + (self.size + 1) // 2), start + 1)
+            end, quality = good.best(half, end)
+            cuts.append((start, end))
+            earliest = max(bisect_left(sums, sums[end] - overlap), start + 1)
+            start = good.first(earliest, end) if quality else min(earliest, end)
+        first = [words[a][0] for a, _ in cuts[1:]]
+        last = [words[b - 1][1] for _, b in cuts[:-1]]
+        return list(zip([0, *first], [*last, len(text)], strict=True))
 
     def whole(self, passages: Sequence[Document]) -> Document:
         """The document that was split into these passages, given all of them in order.
-
-        Only white space where the text was split may differ.
 
         >>> splitter = Splitter(3, 1)
         >>> splitter.whole(list(splitter.passages(Document("d", {"text": "a b  c d e f"}))))
         Document(id='d', content={'text': 'a b  c d e f'})
         """
+        return Document(document_of(passages[0].id), self.joined(passages), passages[0].origin)
+
+    def joined(self, passages: Sequence[Document]) -> Mapping[str, Any]:
+        """The fields of some passages of a document that follow one another, as of one longer passage."""
         first = passages[0]
-        text = first.get("text")
-        content = first.content
-        if isinstance(text, str) and len(passages) > 1:
-            pieces = [text, *(self._without_overlap(p["text"]) for p in passages[1:])]
-            content = {**content, "text": " ".join(pieces)}
-            if OUTLINE in content and (outline := _joined_outline(passages, pieces)) is not None:
-                content[OUTLINE] = outline.as_field()
-        return Document(document_of(first.id), content, first.origin)
+        text, content = first.get("text"), first.content
+        if not isinstance(text, str) or len(passages) == 1:
+            return content
+        outlines = [Outline.of(passage.get(OUTLINE)) for passage in passages[1:]]
+        known = [outline for outline in outlines if outline is not None]
+        if len(known) < len(outlines):
+            return {**content, "text": " ".join(passage["text"] for passage in passages)}
+        beginning = Outline.of(content.get(OUTLINE)) or Outline()
+        pieces, length = [text], len(text)
+        for passage, outline in zip(passages[1:], known, strict=True):
+            own, start = passage["text"], outline.offset - beginning.offset
+            if start > length:
+                pieces.append(outline.before)
+                length += len(outline.before)
+            pieces.append(own[max(length - start, 0) :])
+            length += len(pieces[-1])
+        content = {**content, "text": "".join(pieces)}
+        if OUTLINE in content:
+            content[OUTLINE] = _joined_outline([beginning, *known], [len(p["text"]) for p in passages]).as_field()
+        return content
 
-    def _without_overlap(self, text: str) -> str:
-        """The text of a passage after the words it shares with the previous passage."""
-        return text[next(islice(_WORD.finditer(text), self.overlap, None)).start() :]
+
+@dataclass(frozen=True)
+class _Places:
+    """Where a text is well cut: numbers of words, ascending, and how good it is to cut before each."""
+
+    words: Sequence[int] = ()
+    qualities: Sequence[float] = ()
+
+    @classmethod
+    def of(cls, text: str, starts: Sequence[int], outline: Outline) -> _Places:
+        """The places in a text whose words begin at `starts`."""
+        found: dict[int, float] = {}
+        for match in _LINES.finditer(text):
+            found[match.end()] = _PARAGRAPH if match[1] is not None else _LINE
+        for start in sentence_starts(text):
+            found[start] = max(found.get(start, 0), _SENTENCE)
+        for heading in outline.headings:
+            found[heading.offset] = _HEADING + 1 - heading.level / LEVELS
+        best: dict[int, float] = {}
+        for offset, quality in found.items():
+            word = bisect_left(starts, offset)
+            best[word] = max(best.get(word, 0), quality)
+        words = sorted(best)
+        return cls(words, [best[word] for word in words])
+
+    def best(self, first: int, last: int) -> tuple[int, float]:
+        """The best place from one word to another, the last of several, and how good it is; else the last word."""
+        a, b = bisect_left(self.words, first), bisect_right(self.words, last)
+        quality, place = max(zip(self.qualities[a:b], self.words[a:b], strict=True), default=(_WORD_END, last))
+        return place, quality
+
+    def first(self, first: int, last: int) -> int:
+        """The first sentence that begins from one word on, after the last heading, before another word; else that."""
+        b = bisect_right(self.words, last)
+        place = last
+        for number in range(b - 1, bisect_left(self.words, first) - 1, -1):
+            if self.qualities[number] >= _SENTENCE:
+                place = self.words[number]
+            if self.qualities[number] >= _HEADING:
+                break
+        return place
 
 
-def _joined_outline(passages: Sequence[Document], pieces: Sequence[str]) -> Outline | None:
-    """The outline of a document from those of its passages; a piece is a passage without its overlap."""
+def _joined_outline(outlines: Sequence[Outline], lengths: Sequence[int]) -> Outline:
+    """The outline of passages that follow one another, given the lengths of their texts."""
+    first = outlines[0]
     headings: list[Heading] = []
     pages: dict[int, int] = {}
     end = -1
-    for number, (passage, piece) in enumerate(zip(passages, pieces, strict=True)):
-        outline = Outline.of(passage.get(OUTLINE))
-        if outline is None:
-            return None
-        end += 1 + len(piece)
-        start = end - len(passage["text"])  # of the passage in the joined text
-        fresh = end - len(piece) - start if number else 0
+    for outline, length in zip(outlines, lengths, strict=True):
+        start = outline.offset - first.offset  # of the passage in the joined text
         for page, offset in enumerate(outline.pages, outline.first_page):
-            pages.setdefault(page, max(offset + start, 0))
+            pages.setdefault(page, offset + start)
         headings += [
-            heading._replace(offset=heading.offset + start) for heading in outline.headings if heading.offset >= fresh
+            heading._replace(offset=heading.offset + start)
+            for heading in outline.headings
+            if outline is first or heading.offset + start >= end
         ]
+        end = start + length
     if not pages:
-        return Outline(tuple(headings))
-    first, last = min(pages), max(pages)
-    offsets = [pages[last]]
-    for page in range(last - 1, first - 1, -1):  # a page without words begins where the next one does
+        return Outline(tuple(headings), (), 1, first.offset, first.before)
+    lowest, highest = min(pages), max(pages)
+    offsets = [pages[highest]]
+    for page in range(highest - 1, lowest - 1, -1):  # a page without words begins where the next one does
         offsets.append(min(pages.get(page, offsets[-1]), offsets[-1]))
-    return Outline(tuple(headings), tuple(reversed(offsets)), first)
+    return Outline(tuple(headings), tuple(reversed(offsets)), lowest, first.offset, first.before)
 
 
 def document_of(passage_id: str) -> str:

@@ -15,10 +15,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-from vizsla.datasets.confined import LENGTH
+from vizsla.datasets.confined import LENGTH, Limits
 from vizsla.datasets.files import InputFile
 from vizsla.datasets.packages import NoText, Refusal
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, Limits, extracted
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, extracted
 from vizsla.errors import InputError, MissingPackageError, NoTextError, VizslaError
 from vizsla.plain_data import parse_json
 

@@ -4,7 +4,7 @@
     class Log(DocumentFormat):
         endings = (".log",)
 
-        def read(self, file, reading):
+        def read(self, file, limits):
             yield Extracted(file.read_text(), title="A log")
 
 A file outside of the package registers one in the same way.
@@ -13,21 +13,20 @@ A file outside of the package registers one in the same way.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
-from vizsla.datasets.extracted import OUTLINE, Extracted, TextBuilder, TooMuchTextError
+from vizsla.datasets.confined import ConfinedReader, Limits
+from vizsla.datasets.extracted import Extracted, TextBuilder, TooMuchTextError
 from vizsla.datasets.files import COMPRESSIONS, InputFile, Progress
+from vizsla.datasets.tables import Table
 from vizsla.errors import MissingPackageError
-from vizsla.runs.documents import Document, Origin
+from vizsla.runs.documents import Document, FieldNames, Origin
+from vizsla.runs.outline import OUTLINE
 from vizsla.spec.registry import Entry, Registry
-
-if TYPE_CHECKING:
-    from vizsla.datasets.confined import ConfinedReader
-    from vizsla.datasets.sources import Source
 
 
 @dataclass(frozen=True)
@@ -40,27 +39,27 @@ class Part:
     """The id of the document if the whole file is one document: its path in the source."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What the reader of a file in a foreign format may take, before the file is refused."""
-
-    seconds: float = 60.0
-    """For each document."""
-    memory: int = 1 << 30
-    """In bytes, of the process that reads it."""
-    pages: int = 10_000
-    ocr: bool = False
-    """Whether pages without text are read by optical character recognition, which takes seconds a page."""
+class Reading(Protocol):
+    """What a format may ask of the source that a file belongs to."""
 
     @property
-    def time(self) -> float:
-        """The seconds for a document."""
-        return 60 * self.seconds if self.ocr else self.seconds
+    def names(self) -> FieldNames:
+        """The names of the fields with id, text and title."""
 
     @property
-    def bytes(self) -> int:
-        """The memory of a reader; the networks of a character recognition take some."""
-        return self.memory + (3 << 30) * self.ocr
+    def fields(self) -> tuple[str, ...]:
+        """The fields that a model reads."""
+
+    @property
+    def limits(self) -> Limits:
+        """What the reader of a file may take."""
+
+    @property
+    def column_types(self) -> Mapping[str, str]:
+        """The types of the columns of all tables of the source."""
+
+    def table(self, part: Part) -> Table | None:
+        """The table in a file; None if it is empty."""
 
 
 class SourceFormat(ABC):
@@ -70,10 +69,10 @@ class SourceFormat(ABC):
     """The endings of the names of its files, in lower case."""
 
     @abstractmethod
-    def documents(self, part: Part, source: Source, progress: Progress, confined: ConfinedReader) -> Iterator[Document]:
+    def documents(self, part: Part, source: Reading, progress: Progress, reader: ConfinedReader) -> Iterator[Document]:
         """The documents of a file. What cannot be read is given to `part.file.leave_out`."""
 
-    def first_keys(self, part: Part, source: Source) -> Collection[str] | None:  # noqa: ARG002
+    def first_keys(self, part: Part, source: Reading) -> Collection[str] | None:  # noqa: ARG002
         """The names of the fields of the first record; None for a format without records."""
         return None
 
@@ -88,10 +87,10 @@ class DocumentFormat(SourceFormat):
     def read(self, file: InputFile, limits: Limits) -> Iterable[Extracted]:
         """The text of a file; a file with several documents, as a mailbox, gives each with an id."""
 
-    def documents(self, part: Part, source: Source, progress: Progress, confined: ConfinedReader) -> Iterator[Document]:
+    def documents(self, part: Part, source: Reading, progress: Progress, reader: ConfinedReader) -> Iterator[Document]:
         """The documents of a file: title, text, path, outline, and fields of the format."""
         if self.confined:
-            found: Iterable[Extracted] = confined.read(part.format, part.file, source.limits)
+            found: Iterable[Extracted] = reader.read(part.format, part.file, source.limits)
         else:
             found = extracted(self, part.file, source.limits)
         path = Path(part.file.name)

@@ -6,6 +6,10 @@ from vizsla.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from vizsla.index.async_collection import AsyncCollection, AsyncCollectionView
+    from vizsla.index.async_index import AsyncIndex, AsyncIndexView
+    from vizsla.index.backups.backing_up import Backup, backup, list_backups
+    from vizsla.index.backups.restoring import restore
     from vizsla.index.collection import Collection, CollectionView
     from vizsla.index.exporting import (
         document_lengths,
@@ -44,6 +48,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Added": "writing.transaction",
+    "Backup": "backups.backing_up",
+    "AsyncCollection": "async_collection",
+    "AsyncCollectionView": "async_collection",
+    "AsyncIndex": "async_index",
+    "AsyncIndexView": "async_index",
     "Collection": "collection",
     "CollectionView": "collection",
     "EncodingReport": "parts.encoding",
@@ -61,6 +70,7 @@ _HOMES = {
     "Suggestion": "search.suggestions",
     "TermStatistics": "search.statistics",
     "Writer": "writing.writer",
+    "backup": "backups.backing_up",
     "build_from_parts": "parts.part_set",
     "bytes_of": "inspection",
     "document_lengths": "exporting",
@@ -70,10 +80,12 @@ _HOMES = {
     "exported_documents": "exporting",
     "facets_of_hits": "search.facets",
     "facts_for_export": "exporting",
+    "list_backups": "backups.backing_up",
     "measure_recall": "inspection",
     "newest_generation": "inspection",
     "pools": "inspection",
     "replace_index": "storage.folder",
+    "restore": "backups.restoring",
     "scores_among": "inspection",
     "stored_ids": "exporting",
     "stores_whole_numbers": "exporting",
@@ -85,6 +97,11 @@ _HOMES = {
 
 __all__ = [
     "Added",
+    "AsyncCollection",
+    "AsyncCollectionView",
+    "AsyncIndex",
+    "AsyncIndexView",
+    "Backup",
     "Collection",
     "CollectionView",
     "EncodingReport",
@@ -102,6 +119,7 @@ __all__ = [
     "Suggestion",
     "TermStatistics",
     "Writer",
+    "backup",
     "build_from_parts",
     "bytes_of",
     "document_lengths",
@@ -111,10 +129,12 @@ __all__ = [
     "exported_documents",
     "facets_of_hits",
     "facts_for_export",
+    "list_backups",
     "measure_recall",
     "newest_generation",
     "pools",
     "replace_index",
+    "restore",
     "scores_among",
     "stored_ids",
     "stores_whole_numbers",

@@ -36,7 +36,8 @@ class CollectionView(Retriever):
     ) -> list[Hits]:
         """The k best documents for each query, best first; without `documents` hits have ids and scores only.
 
-        `page`: offset, sort, collapse, min_score, typos and total, as in `Collection.search_many`.
+        `page`: offset, sort, collapse, min_score, typos, total, passages, window and max_tokens, as in
+        `Collection.search_many`.
         """
 
     def search(self, query: str, k: int = 10, filter: FilterLike = None, **page: Unpack[PageOptions]) -> Hits:
@@ -157,6 +158,12 @@ class Collection(CollectionView):
         `offset`: how many of the first results are left out. `min_score`: only results with this score or a higher one.
         `sort`: a field to sort all results by: `year` ascending, `-year` descending.
         `collapse`: a field of which each value comes once, with its best result.
+        `passages`: in an index of passages, how many of a document there may be among the k hits; by default the best.
+        `window`: show so many passages before and after each as one text, or the whole `document`; what a better hit
+        shows is not shown again.
+        `max_tokens`: the best of the k hits whose texts have at most so many tokens together, each with a line that
+        says where it is from (`Hits.context`). Tokens are estimated, see `vizsla.count_tokens`; `Hits.within` counts
+        with a tokenizer.
         """
 
     @abstractmethod
@@ -165,7 +172,8 @@ class Collection(CollectionView):
     ) -> Run:
         """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing.
 
-        A run holds no more than rankings, so `typos` and `total` are refused.
+        A run holds no more than rankings of documents, so `typos`, `total`, `passages`, `window` and `max_tokens` are
+        refused.
         """
 
     @abstractmethod

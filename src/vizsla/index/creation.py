@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import astuple
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def create_index(
     check_positions(positions, model, store)
     meta = {
         "stored": store,
-        "passages": None if splitter is None else astuple(splitter),
+        "passages": None if splitter is None else asdict(splitter),
         database.DENSE: str(vectors),
         database.POSITIONS: positions,
         "vizsla": vizsla.__version__,

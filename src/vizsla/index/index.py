@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,8 +27,9 @@ from vizsla.index.search.plan import Search, SearchOptions
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.statistics import TermStatistics
 from vizsla.index.search.suggestions import Suggestion
-from vizsla.index.storage import forking
+from vizsla.index.storage import forking, in_memory
 from vizsla.index.storage.folder import absolute
+from vizsla.index.storage.in_memory import MemoryFolder
 from vizsla.index.view import SearchableCollection
 from vizsla.index.writing.transaction import Added
 from vizsla.index.writing.writer import DEFAULT_MEMORY, DEFAULT_TIMEOUT, Hooks, Target, Writer, warn_of_lost_changes
@@ -42,8 +44,10 @@ from vizsla.stopping import check_seconds, time_limit
 class Index(SearchableCollection):
     """A searchable collection of documents in a folder.
 
-    Searches see the commit that was current when the index was opened, or the last commit made through this object. Use
-    it as a context manager, or call `close`. All methods may be called from any thread.
+    Searches see the commit that was current when the index was opened, or the last commit made through this object;
+    with `refresh_every` they also see those of others. Use it as a context manager, or call `close`. All methods may be
+    called from any thread. A pickled index is opened again where it is unpickled, as in a worker process: it sees the
+    last commit of its folder, and not what this object has yet to commit.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp() + "/dogs.index"
@@ -54,11 +58,21 @@ class Index(SearchableCollection):
     [('1', 'Dogs bark.')]
     """
 
-    def __init__(self, path: str | Path, *, memory: int = DEFAULT_MEMORY, device: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        memory: int = DEFAULT_MEMORY,
+        device: str | None = None,
+        refresh_every: float | None = None,
+    ) -> None:
         super().__init__()
         self.path = absolute(path)
         self.memory = memory
         self.device = device or device_of_opening()
+        self.refresh_every = _checked_interval(refresh_every)
+        self._next_look = 0.0 if refresh_every is None else time.monotonic() + refresh_every
+        self._in_memory: MemoryFolder | None = None
         self._turns = threading.RLock()  # serialises refreshing, opening writers and closing
         self._closed = False
         self._current: Searcher | None = Searcher(Snapshot(self.path, device=self.device))
@@ -84,6 +98,8 @@ class Index(SearchableCollection):
     ) -> Index:
         """A new, empty index. An existing index is replaced only with `overwrite`.
 
+        `path`: the folder of the index; `:memory:` makes an index in memory, of which nothing is left when it is
+        closed. Other processes that it is pickled for can read it as long as it is open.
         `model`: BM25 as Lucene computes it for English, if neither a model nor a language is named.
         `language`: that of the documents, by code or name, as in `de`; several, as in `de,en`, make an index in which
         each document is analysed in its own, the first where it cannot be told.
@@ -99,16 +115,36 @@ class Index(SearchableCollection):
         """
         chosen = _chosen_model(model, language, device)
         splitter = None if passages is None else Splitter.of(passages)
+        temporary = MemoryFolder() if path == in_memory.NAME else None
         folder = create_index(
-            path, chosen, overwrite=overwrite, splitter=splitter, store=store, vector_index=vector_index,
-            positions=positions,
+            temporary.path if temporary else path, chosen, overwrite=overwrite, splitter=splitter, store=store,
+            vector_index=vector_index, positions=positions,
         )  # fmt: skip
-        return cls(folder, memory=memory, device=device or chosen.device)
+        index = cls(folder, memory=memory, device=device or chosen.device)
+        index._in_memory = temporary
+        return index
 
     @classmethod
-    def open(cls, path: str | Path, *, memory: int = DEFAULT_MEMORY, device: str | None = None) -> Index:
-        """The index in a folder. `device`: where the networks of its model run, as in cpu or cuda:1."""
-        return cls(path, memory=memory, device=device)
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        memory: int = DEFAULT_MEMORY,
+        device: str | None = None,
+        refresh_every: float | None = None,
+    ) -> Index:
+        """The index in a folder.
+
+        `device`: where the networks of its model run, as in cpu or cuda:1.
+        `refresh_every`: let searches see what others commit, at most this many seconds late; 0 looks before each call,
+        which takes microseconds. An index that has become unreadable is then an error of the search. By default the
+        index stays at the commit it has, until `refresh`.
+        """
+        return cls(path, memory=memory, device=device, refresh_every=refresh_every)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._check_open()
+        return _opened_again, (type(self), self.path, self.memory, self.device, self.refresh_every)
 
     def __repr__(self) -> str:
         if self._closed:
@@ -130,6 +166,8 @@ class Index(SearchableCollection):
         self._close_writers()
         if self._current is not None:
             self._current.snapshot.close()
+        if self._in_memory is not None:
+            self._in_memory.remove()
 
     def _close_writers(self) -> None:
         for writer in (self._own_writer, self._writer):
@@ -224,7 +262,7 @@ class Index(SearchableCollection):
             self._check_open()
             old = self._current
             self._current = Searcher(Snapshot(self.path, None if old is None else old.snapshot, self.device))
-            self.name = self.model.name
+            self.name = self._current.snapshot.model.name
             if old is not None:
                 old.snapshot.close()
                 self._current.snapshot.leave_log()
@@ -301,8 +339,20 @@ class Index(SearchableCollection):
         finally:
             searcher.snapshot.release()
 
+    def _follow(self) -> None:
+        """Look for a newer commit, if it is time to, and switch to it."""
+        assert self.refresh_every is not None
+        if time.monotonic() >= self._next_look or self._searcher.snapshot.is_unlocked:
+            if self.is_outdated():
+                with self._turns:
+                    if self.is_outdated():  # another thread may have refreshed it
+                        self.refresh()
+            self._next_look = time.monotonic() + self.refresh_every
+
     def _acquired(self) -> Searcher:
-        """The current searcher; the caller must release its snapshot."""
+        """The searcher that a call uses; the caller must release its snapshot."""
+        if self.refresh_every is not None:
+            self._follow()
         searcher = self._searcher
         while not searcher.snapshot.acquire():
             if searcher is self._searcher:
@@ -313,11 +363,15 @@ class Index(SearchableCollection):
     @property
     def model(self) -> Model:
         """The model the index was built with."""
+        if self.refresh_every is not None:
+            self._follow()
         return self._searcher.snapshot.model
 
     @property
     def generation(self) -> int:
         """The number of the commit that searches see."""
+        if self.refresh_every is not None:
+            self._follow()
         return self._searcher.snapshot.generation
 
     def is_outdated(self) -> bool:
@@ -331,6 +385,8 @@ class Index(SearchableCollection):
 
     def __len__(self) -> int:
         """How many documents there are; a document in passages counts once."""
+        if self.refresh_every is not None:
+            self._follow()
         return self._searcher.snapshot.document_count
 
     def _check_options(self, options: SearchOptions) -> None:
@@ -426,6 +482,14 @@ class Index(SearchableCollection):
         with self._reading() as searcher:
             return facets.facet_fields(searcher)
 
+    def sort_fields(self) -> list[str]:
+        """The fields worth sorting by, found by looking at the metadata of the first documents; at most a dozen.
+
+        These are fields of numbers, of dates or of short texts that come again, with one value a document.
+        """
+        with self._reading() as searcher:
+            return facets.sort_fields(searcher)
+
     def similar(
         self, doc_id: str | int, k: int = 10, filter: FilterLike = None, *, model: str | Model | None = None
     ) -> Hits:
@@ -473,6 +537,19 @@ class Index(SearchableCollection):
         """
         with self._reading() as searcher:
             return index_info(searcher.snapshot)
+
+
+def _opened_again(kind: type[Index], path: Path, memory: int, device: str, refresh_every: float | None) -> Index:
+    """An index that was pickled."""
+    return kind(path, memory=memory, device=device, refresh_every=refresh_every)
+
+
+def _checked_interval(seconds: object) -> float | None:
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
+        raise VizslaError(f"refresh_every is a number of seconds, 0 or more, not {kind_of(seconds)}")
+    return float(seconds)
 
 
 def _chosen_model(model: Model | str | None, language: str | Sequence[str] | None, device: str | None) -> Model:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Unpack
 
+from vizsla.errors import VizslaError
 from vizsla.index.collection import Collection, CollectionView, ids_or_filter
 from vizsla.index.search.facets import Facets, facets_of_hits
 from vizsla.index.search.highlight import Highlighter
@@ -105,6 +106,10 @@ class SearchableCollection(Collection):
         """The fields worth counting, where that can be told by looking at some documents; at most a dozen."""
         return []
 
+    def sort_fields(self) -> list[str]:
+        """The fields worth sorting by, where that can be told by looking at some documents; at most a dozen."""
+        return []
+
     def cache_sizes(self) -> dict[str, int]:
         """How much of what is kept in memory for the next searches there is, by what it is."""
         return {}
@@ -125,7 +130,7 @@ class SearchableCollection(Collection):
         check_options(options)
         chosen = SearchOptions(self._model_of(model), **options)
         self._check_options(chosen)
-        return IndexView(self, chosen)
+        return IndexView(self, chosen, model if isinstance(model, str) else None)
 
     def search(self, query: str, k: int = 10, filter: FilterLike = None, **options: Unpack[SearchKeywords]) -> Hits:
         """The k best documents, best first; see `Collection.search`."""
@@ -180,10 +185,20 @@ class SearchableCollection(Collection):
 
 @dataclass(frozen=True)
 class IndexView(CollectionView):
-    """What `Index.with_model` gives: the documents of an index, searched with a model and options of its own."""
+    """What `Index.with_model` gives: the documents of an index, searched with a model and options of its own.
+
+    It can be pickled if its model was given as a text; each copy has an index of its own, to be closed.
+    """
 
     index: SearchableCollection
     options: SearchOptions
+    named: str | None = None
+    """The model as a text, if it was given so."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.options.model is not None and self.named is None:
+            raise VizslaError("a view can be pickled if its model is given as a text, as in with_model('bm25(k1=1.2)')")
+        return _view_again, (self.index, self.named, self.options._replace(model=None))
 
     @property
     def model(self) -> Model:
@@ -267,4 +282,10 @@ class IndexView(CollectionView):
 
     def with_model(self, model: Model | str | None = None) -> IndexView:
         """The same view with another model."""
-        return replace(self, options=self.options._replace(model=self.index.with_model(model).model))
+        chosen = self.options._replace(model=self.index.with_model(model).options.model)
+        return replace(self, options=chosen, named=model if isinstance(model, str) else None)
+
+
+def _view_again(index: SearchableCollection, named: str | None, options: SearchOptions) -> IndexView:
+    """A view that was pickled."""
+    return IndexView(index, options._replace(model=index._model_of(named)), named)

@@ -122,7 +122,7 @@ class BM25(SparseComponent):
 
     @property
     def counts_words(self) -> bool:
-        return self.text_analyzer.works_word_by_word
+        return self.text_analyzer.cuts is not None
 
     @property
     def expression_name(self) -> str:

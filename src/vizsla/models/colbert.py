@@ -155,7 +155,7 @@ class ColBERT(PieceNetwork, TokenComponent):
 
 @MODELS.register(
     "colbert",
-    help="ColBERT: a vector for each token; any checkpoint of ColBERT's authors or of PyLate.",
+    help="ColBERT: a vector for each token; a folder of ColBERT's authors or of PyLate, or exported to ONNX.",
     options=(
         Option("checkpoint", "str", "", "a folder, an ONNX file or a name on the model hub"),
         Option("precision", "str", "float32", f"of the network's weights: {', '.join(get_args(Precision))}"),

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from vizsla.described import fields_from_data
-from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.errors import UnknownNameError, VizslaError, VizslaWarning
 from vizsla.models.components import DenseComponent
 from vizsla.models.fields import Fields, as_text
 from vizsla.models.learned_sparse import checked_precision
@@ -332,6 +332,7 @@ def _warn_of_assumptions(tower: Checkpoint, network: Tower) -> None:
         warnings.warn(
             f"{tower.folder}: no file says how states of tokens become a vector, so it is their mean, compared by "
             "cosine; name another way as in dense(checkpoint=FOLDER, pooling=cls, similarity=dot)",
+            VizslaWarning,
             stacklevel=3,
         )
 
@@ -393,7 +394,7 @@ def packaged_encoder(name: str, precision: str = "int8", pooling: Sequence[str] 
 
 @MODELS.register(
     "dense",
-    help="Any encoder as transformers or sentence-transformers save it.",
+    help="Any encoder: a folder of transformers or sentence-transformers, or exported to ONNX.",
     options=(Option("preset", "str", "", "read texts as this preset does"), *_CHECKPOINTS, *_OPTIONS),
     needs=_NEEDS,
 )

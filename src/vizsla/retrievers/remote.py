@@ -13,17 +13,17 @@ import os
 import random
 import re
 import time
-from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import wraps
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 from urllib.parse import unquote, urlsplit
 
 from vizsla import __version__
+from vizsla.datasets import RawLines
 from vizsla.errors import CannotExplainError, UnsupportedError, VizslaError, kind_of
-from vizsla.index import Added, Collection, CollectionView
+from vizsla.index import Added, AsyncCollection, AsyncCollectionView, Collection, CollectionView
 from vizsla.models import Model
 from vizsla.plain_data import parse_json
 from vizsla.retrievers.locations import LOCATIONS
@@ -349,18 +349,6 @@ def _call(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Concatenat
     return _with_result(method, call)
 
 
-def _awaited_call(
-    call: Callable[Concatenate[Calls, P], Call[T]],
-) -> Callable[Concatenate[AsyncRemoteView, P], Coroutine[Any, Any, T]]:
-    """A method of the asynchronous client: a coroutine that makes the call, and gives its result."""
-
-    @wraps(call)
-    async def method(self: AsyncRemoteView, /, *arguments: P.args, **options: P.kwargs) -> T:
-        return await self._connection.run(call(self._calls, *arguments, **options))
-
-    return _with_result(method, call)
-
-
 def _with_result(method: T, call: Callable[..., Any]) -> T:
     """A method whose signature says what it gives, not how it is asked for."""
     signature = inspect.signature(call)
@@ -457,31 +445,21 @@ class RemoteIndex(RemoteView, Collection):
         self._connection.close()
 
 
-class AsyncRemoteView(_Client):
+class AsyncRemoteView(_Client, AsyncCollectionView):
     """An index of a server, searched in one way. It shares the connections of its `AsyncRemoteIndex`."""
 
     _connection: AsyncConnection
 
-    search = _awaited_call(Calls.search)
-    search_many = _awaited_call(Calls.search_many)
-    run = _awaited_call(Calls.run)
-    get = _awaited_call(Calls.get)
-    get_many = _awaited_call(Calls.get_many)
-    explain = _awaited_call(Calls.explain)
-    facets = _awaited_call(Calls.facets)
-    count = _awaited_call(Calls.count)
-    similar = _awaited_call(Calls.similar)
-    suggest = _awaited_call(Calls.suggest)
-    term_statistics = _awaited_call(Calls.term_statistics)
-    info = _awaited_call(Calls.info)
+    async def _call(self, method: str, /, *arguments: Any, **options: Any) -> Any:
+        return await self._connection.run(getattr(Calls, method)(self._calls, *arguments, **options))
 
     async def with_model(self, model: str | Model | None = None, **options: Unpack[RemoteKeywords]) -> AsyncRemoteView:
         """The same index, searched with another model or in another way; see `RemoteIndex.with_model`."""
         return AsyncRemoteView(self._connection, await self._connection.run(self._calls.with_model(model, **options)))
 
 
-class AsyncRemoteIndex(AsyncRemoteView):
-    """An index that a vizsla server serves: `RemoteIndex` with coroutines, for the tasks of one event loop.
+class AsyncRemoteIndex(AsyncRemoteView, AsyncCollection):
+    """An index that a vizsla server serves: an `AsyncCollection`, `RemoteIndex` for the tasks of one event loop.
 
         async with AsyncRemoteIndex("http://localhost:8080/my") as index:
             hits = await index.search("barking dogs")
@@ -514,17 +492,13 @@ class AsyncRemoteIndex(AsyncRemoteView):
         self.name = self._calls.name
         return self
 
-    delete = _awaited_call(Calls.delete)
-    commit = _awaited_call(Calls.commit)
-    rollback = _awaited_call(Calls.rollback)
-    compact = _awaited_call(Calls.compact)
-    refresh = _awaited_call(Calls.refresh)
-    wait_for = _awaited_call(Calls.wait_for)
-    generation = _awaited_call(Calls.generation)
+    async def wait_for(self, generation: int) -> int:
+        """Wait until searches see a commit of any client, or a later one; returns the generation they see."""
+        return await self._connection.run(self._calls.wait_for(generation))
 
     async def add(
         self,
-        documents: Iterable[Document | Mapping[str, Any]] | AsyncIterable[Document | Mapping[str, Any]],
+        documents: Iterable[Document | Mapping[str, Any] | RawLines] | AsyncIterable[Document | Mapping[str, Any]],
         *,
         workers: int | None = None,
         skip_bad: bool = False,
@@ -543,14 +517,6 @@ class AsyncRemoteIndex(AsyncRemoteView):
     async def close(self) -> None:
         """Free the connections."""
         await self._connection.close()
-
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 @LOCATIONS.register("http", help="An index that a vizsla server serves: http://localhost:8080/my", needs=("httpx2",))

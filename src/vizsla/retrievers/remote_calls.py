@@ -17,10 +17,18 @@ from vizsla.datasets.sources import BATCH
 from vizsla.errors import InputError, UnknownNameError, UnsupportedError, VizslaError, kind_of
 from vizsla.index import Added, Facets, FacetValue, FieldFacets, Suggestion, TermStatistics
 from vizsla.index.collection import ids_or_filter
-from vizsla.index.search.plan import NO_TOTAL, NO_TYPOS, ModelFreeOptions, SearchKeywords, SearchSettings, check_options
+from vizsla.index.search.plan import (
+    NO_PASSAGES,
+    NO_TOTAL,
+    NO_TYPOS,
+    ModelFreeOptions,
+    SearchKeywords,
+    SearchSettings,
+    check_options,
+)
 from vizsla.models import Model
 from vizsla.runs import Document, Explanation, Filter, FilterLike, Hits, KnownDocuments, Run, document_id
-from vizsla.runs.hits import check_total, check_typos
+from vizsla.runs.hits import check_max_tokens, check_total, check_typos
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import (
     check_count,
@@ -40,7 +48,8 @@ CHUNK_BYTES, CHUNK_DOCUMENTS = 2 << 20, 5000
 
 T = TypeVar("T")
 _WAY = ("model", "combine", "search_params", "syntax")  # options of a search that a server takes
-_PAGE = ("sort", "collapse", "min_score", "typos", "total")
+_PAGE = ("sort", "collapse", "min_score", "typos", "total", "passages", "window", "max_tokens")
+_WHOLE: Mapping[str, tuple[int, ...]] = {"passages": (1,), "window": (0,), "max_tokens": ()}  # options of a run
 _SPELLING = ("did_you_mean", "corrected")
 _OF_SCORES = ("model", "weights", "expand", "syntax")  # options that decide the score of a document
 
@@ -189,6 +198,8 @@ class Calls:
         page = {name: options[name] for name in _PAGE if options.get(name) is not None}  # type: ignore[literal-required]
         check_typos(page.get("typos"))
         check_total(page.get("total", False))
+        if check_max_tokens(page.get("max_tokens")) is not None:
+            k = min(k, self.limits.k)  # one request fills the budget
         body = {**_filter(filter), **({} if documents else {"fields": []}), **page}
         first = options.get("offset", 0)
         if type(first) is not int or first < 0:
@@ -236,6 +247,8 @@ class Calls:
             raise VizslaError(NO_TYPOS)
         if options.get("total"):
             raise VizslaError(NO_TOTAL)
+        if any(options.get(name) not in (None, *plain) for name, plain in _WHOLE.items()):
+            raise VizslaError(NO_PASSAGES)
         found = yield from self.search_many(texts, k, filter, documents=False, **options)
         return Run(dict(zip(queries, map(ranking_of, found), strict=True)), str(options.get("model") or self.name))
 

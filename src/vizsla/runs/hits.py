@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from importlib import import_module
 from itertools import repeat
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, overload
 from vizsla.errors import UnknownNameError, VizslaError, kind_of
 from vizsla.harmless import harmless
 from vizsla.runs.documents import Document
+from vizsla.runs.outline import Place
+from vizsla.text.tokens import count_tokens
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,6 +102,23 @@ class Hit:
             document = self._document = document.document(self._row[4], self._row[2])
         return document
 
+    @property
+    def place(self) -> Place:
+        """Where the text stands in its document: under which headings, on which pages, from which character on.
+
+        >>> hit = Hit(1, 2.5, Document("7", {"title": "Dogs", "text": "They bark.", "outline": {"pages": [0]}}))
+        >>> str(hit.place)
+        'Dogs, page 1'
+        """
+        return Place.of(self.document.content)
+
+    @property
+    def context(self) -> str:
+        """The text for a language model, under a line that says where it is from; see `Hits.context`."""
+        text = self.document.content.get("text")
+        head = f"[{self.rank}] {str(self.place) or self.id}"
+        return f"{head}\n{text.strip()}" if isinstance(text, str) else head
+
     def at_rank(self, rank: int, score: float | None = None) -> Hit:
         """The same hit with another rank and, if it is given, another score; the document is not looked at.
 
@@ -155,6 +174,9 @@ class PageOptions(TypedDict, total=False):
     min_score: float | None
     typos: str | None
     total: bool
+    passages: int
+    window: int | str
+    max_tokens: int | None
 
 
 TYPOS = ("off", "suggest", "on")
@@ -174,6 +196,13 @@ def check_total(value: object) -> bool:
     """Whether the total of all results is asked for; anything but true and false is refused."""
     if not isinstance(value, bool):
         raise VizslaError(f"total is true or false, not {kind_of(value)}")
+    return value
+
+
+def check_max_tokens(value: object) -> int | None:
+    """A budget of tokens, None for no limit; anything but a positive whole number is refused."""
+    if value is not None and (type(value) is not int or value < 1):
+        raise VizslaError(f"max_tokens is a whole number of 1 or more, not {kind_of(value)}")
     return value
 
 
@@ -363,6 +392,37 @@ class Hits(Sequence[Hit]):
         columns = copy(self._columns)
         columns.spelling = did_you_mean, corrected
         return self._view(columns, self._rows)
+
+    @property
+    def context(self) -> str:
+        """The texts for the context of a language model, each under a line with its number, headings and pages.
+
+        >>> print(Hits([Hit(1, 2.5, Document("7", {"title": "Dogs", "text": "They bark."}))]).context)
+        [1] Dogs
+        They bark.
+        """
+        return "\n\n".join(hit.context for hit in self)
+
+    def within(self, max_tokens: int, count: Callable[[str], int] = count_tokens) -> Hits:
+        """The best hits whose `context` has at most so many tokens together, with new ranks.
+
+        A hit that does not fit any more is left out; smaller ones after it may still fit. `count`: how many tokens a
+        text has; by default about (`count_tokens`). A tokenizer counts exactly: `lambda text: len(encode(text))`.
+
+        >>> hits = Hits([Hit(n, 1.0, Document(str(n), {"text": "dogs " * 4 * n})) for n in (1, 3, 2)])
+        >>> hits.within(20).ids
+        ['1', '2']
+        """
+        budget = check_max_tokens(max_tokens)
+        kept: list[Hit] = []
+        for hit in self:
+            numbered = hit.at_rank(self[0].rank + len(kept))
+            size = count(numbered.context)
+            if budget is None or size <= budget:
+                budget = None if budget is None else budget - size
+                kept.append(numbered)
+        said = Hits(kept).with_spelling(did_you_mean=self.did_you_mean, corrected=self.corrected)
+        return said.with_total(self.total)
 
     def _column(self, values: Sequence[T]) -> list[T]:
         return list(_picked(values, self._rows))

@@ -62,7 +62,7 @@ class Hosted:
         self._turn = threading.Lock()
         self._next_attempt = 0.0
         self._models: RequestedModels | None = None
-        self._facets: tuple[int, list[str]] = (-1, [])
+        self._fields: tuple[int, list[str], list[str]] = (-1, [], [])  # of a generation: to count, to sort by
 
     @property
     def is_open(self) -> bool:
@@ -89,14 +89,13 @@ class Hosted:
         """The number of the commit that searches see."""
         return self.index.generation
 
-    @property
-    def facets(self) -> list[str]:
-        """Fields worth counting."""
+    def fields(self) -> tuple[list[str], list[str]]:
+        """Fields worth counting, and fields worth sorting by."""
         index = self.index
         seen = index.generation
-        if self._facets[0] != seen:
-            self._facets = (seen, index.facet_fields())
-        return self._facets[1]
+        if self._fields[0] != seen:
+            self._fields = (seen, index.facet_fields(), index.sort_fields())
+        return self._fields[1:]
 
     def open(self) -> None:
         """Open the index, or switch to its newest commit; an error is stored in `problem`."""
@@ -106,7 +105,7 @@ class Hosted:
                     self._index = open_served(self.location, WRITE_MEMORY)
                 elif self._index.is_outdated():
                     self._index.refresh()
-                    self._facets = (-1, [])  # it may be another index
+                    self._fields = (-1, [], [])  # it may be another index
                 self.problem = None
             except (VizslaError, OSError) as e:
                 self.problem = self.sentence(e)

@@ -97,6 +97,15 @@ class Explanation(Answer):
     parts: list[Explanation] | None = None
 
 
+class FoundPlace(Answer):
+    """Where a text stands: title and headings, first and last page, and its characters in the text of the document."""
+
+    breadcrumb: list[str]
+    pages: list[int] | None = None
+    start: int
+    end: int
+
+
 class FoundDocument(Answer):
     """A document that was found."""
 
@@ -104,6 +113,7 @@ class FoundDocument(Answer):
     score: float
     rank: int
     passage: int | None = None
+    place: FoundPlace | None = Field(None, description="Of a document with an outline or a passage: where it stands.")
     document: dict[str, Any]
     highlights: dict[str, Snippet] | None = None
     explanation: Explanation | None = None
@@ -318,6 +328,9 @@ _TYPOS = (
     "`suggest` says in `did_you_mean` what may be meant by words that the collection does not have; `on` searches for "
     "that, and says so in `corrected`."
 )
+_PASSAGES = "How many passages of a document there may be among the results, in an index of passages."
+_WINDOW = "How many passages before and after each are shown with it; `document`: all of them."
+_MAX_TOKENS = "The best results whose texts have at most so many tokens together, about."
 _TOTAL = "Count all results exactly: `total` says how many all pages have."
 _GENERATION = "Answer from this commit or a later one."
 
@@ -383,6 +396,9 @@ class SearchBody(ModelChoice, QueryLanguage):
     depth: StrictInt = Field(100, ge=1, le=1000, description="How many documents are reranked.")
     typos: Literal["off", "suggest", "on"] | None = Field(None, description=_TYPOS)
     total: StrictBool = Field(False, description=_TOTAL)
+    passages: StrictInt = Field(1, ge=1, le=1000, description=_PASSAGES)
+    window: Annotated[StrictInt, Field(ge=0, le=1000)] | Literal["document"] = Field(0, description=_WINDOW)
+    max_tokens: StrictInt | None = Field(None, ge=1, description=_MAX_TOKENS)
     fields: list[StrictStr] | None = Field(None, max_length=100, description="Fields to return; default: all.")
     highlight: StrictBool | HighlightBody = Field(False, description="Snippets with the places of matching words.")
     explain: StrictBool = Field(False, description="Why each document has its score.")
@@ -406,6 +422,9 @@ class SearchParameters(BaseModel):
     syntax: Literal["lucene", "typing"] | None = Field(None, description=_SYNTAX)
     typos: Literal["off", "suggest", "on"] | None = Field(None, description=_TYPOS)
     total: bool = Field(False, description=_TOTAL)
+    passages: int = Field(1, ge=1, le=1000, description=_PASSAGES)
+    window: Annotated[int, Field(ge=0, le=1000)] | Literal["document"] = Field(0, description=_WINDOW)
+    max_tokens: int | None = Field(None, ge=1, description=_MAX_TOKENS)
 
 
 class ExplainBody(ModelChoice, QueryLanguage):

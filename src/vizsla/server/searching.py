@@ -21,6 +21,7 @@ from vizsla.retrievers import rerank_hits
 from vizsla.runs import Hit, Hits, document_id
 from vizsla.runs.filters import Filter
 from vizsla.runs.hits import check_typos
+from vizsla.runs.outline import OUTLINE
 from vizsla.server.errors import NotFoundError, RequestError
 from vizsla.server.gate import App, Receive, Scope, Send
 from vizsla.server.hosting import Hosted, public_error
@@ -40,6 +41,8 @@ class Arrangement(NamedTuple):
     min_score: float | None = None
     typos: str | None = None
     total: bool = False
+    passages: int = 1
+    window: int | str = 0
 
 
 _BY_SCORE = Arrangement()
@@ -67,6 +70,7 @@ class SearchPlan:
     doc_as_text: bool = False
     syntax: str | None = None
     arrangement: Arrangement = _BY_SCORE
+    max_tokens: int | None = None
 
     @property
     def key(self) -> Hashable:
@@ -77,6 +81,7 @@ class SearchPlan:
             self.search_params,
             self.syntax,
             self.arrangement,
+            self.max_tokens,
             id(self.model),
             id(self.reranker),
             self.depth,
@@ -111,10 +116,10 @@ class SearchPlan:
         return [json_bytes(self._result(query, hits)) for query, hits in zip(queries, found, strict=True)]
 
     def _search(self, queries: Sequence[str]) -> list[Hits]:
-        wanted = self.k + self.offset + (self.like is not None)
+        wanted = self.k + self.offset + (0 if self.like is None else self.arrangement.passages)
         if (
             self.k == 0
-            and self.arrangement[-2:] == (None, False)
+            and (self.arrangement.typos, self.arrangement.total) == (None, False)
             and (self.facets is None or self.facets.over == "all")
         ):
             return [Hits() for _ in queries]
@@ -140,12 +145,14 @@ class SearchPlan:
     def _reads_documents(self) -> bool:
         """Whether ids and scores are not enough."""
         counts_best = self.facets is not None and self.facets.over != "all"
-        return self.fields != () or self.highlight is not None or self.reranker is not None or counts_best
+        has_use = self.highlight is not None or self.reranker is not None or self.max_tokens is not None
+        return self.fields != () or has_use or counts_best
 
     def _page(self, hits: Hits) -> Hits:
         if self.like is not None:
             hits = Hits(hit for hit in hits if hit.id != self.like)
-        return hits[self.offset : self.offset + self.k]
+        page = hits[self.offset : self.offset + self.k]
+        return page if self.max_tokens is None else page.within(self.max_tokens)
 
     def _result(self, query: str, found: Hits) -> dict[str, Any]:
         page, typed, query = self._page(found), query, found.corrected or query
@@ -171,6 +178,8 @@ class SearchPlan:
         written: dict[str, Any] = {"id": hit.id, "score": hit.score, "rank": rank}
         if hit.passage is not None:
             written["passage"] = hit.passage
+        if self.fields != () and (hit.passage is not None or OUTLINE in hit.document.content):
+            written["place"] = hit.place.as_dict()
         written["document"] = self._content(hit)
         if highlighter is not None and self.highlight is not None:
             fields = self.highlight.fields or self.hosted.index.model.fields
@@ -198,7 +207,8 @@ class SearchPlan:
             )
             over = {"documents": counted.documents, "exact": True, "top": None}
         else:
-            counted = facets_of_hits(found[: wanted.over], fields, wanted.size)
+            best = {hit.id: hit for hit in found[: wanted.over]}  # a document with several passages counts once
+            counted = facets_of_hits([*best.values()], fields, wanted.size)
             over = {"documents": counted.documents, "exact": False, "top": wanted.over}
         return {"facets": _counts(counted), "facets_over": over}
 
@@ -260,7 +270,10 @@ async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParam
     plan = SearchPlan(
         hosted, asked.hits, asked.offset, condition, model, asked.combine, as_pyserini=True,
         doc_as_text=not asked.parse, syntax=asked.syntax,
-        arrangement=Arrangement(typos=check_typos(asked.typos), total=asked.total),
+        arrangement=Arrangement(
+            typos=check_typos(asked.typos), total=asked.total, passages=asked.passages, window=asked.window
+        ),
+        max_tokens=asked.max_tokens,
     )  # fmt: skip
     return (await plan.submit(service, [text]))[0]
 
@@ -295,6 +308,8 @@ def _planned(service: Service, hosted: Hosted, body: SearchBody) -> tuple[Search
         queries = [check_query_text(limits, query) for query in queries]
     if like is not None and body.total:
         raise RequestError("like gives only the best, so there is no total; leave out total")
+    if body.explain and body.passages > 1:
+        raise RequestError("explain is about the best passage of a document; leave out explain or passages")
     if body.explain and body.rerank is not None:
         raise RequestError("a reranker cannot explain its scores; leave out explain or rerank")
     if body.rerank is not None and (body.sort is not None or body.min_score is not None):
@@ -310,8 +325,10 @@ def _planned(service: Service, hosted: Hosted, body: SearchBody) -> tuple[Search
         None if body.fields is None else tuple(body.fields), highlight, body.explain, body.facets, like,
         syntax=None if like is not None else body.syntax,
         arrangement=Arrangement(
-            body.sort, body.collapse, body.min_score, None if like is not None else check_typos(body.typos), body.total
+            body.sort, body.collapse, body.min_score, None if like is not None else check_typos(body.typos), body.total,
+            body.passages, body.window,
         ),
+        max_tokens=body.max_tokens,
     )  # fmt: skip
     return plan, queries
 

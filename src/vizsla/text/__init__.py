@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from vizsla.text.filters import TOKEN_FILTERS, Token, TokenFilter, register_filter
     from vizsla.text.lexicon import Lexicon
     from vizsla.text.tokenizers import WordPiece
+    from vizsla.text.tokens import count_tokens
 
 _HOMES = {
     "TOKEN_FILTERS": "filters",
@@ -19,6 +20,7 @@ _HOMES = {
     "TokenFilter": "filters",
     "WordPiece": "tokenizers",
     "analyzer_names": "analyzer",
+    "count_tokens": "tokens",
     "register_filter": "filters",
 }
 
@@ -30,6 +32,7 @@ __all__ = [
     "TokenFilter",
     "WordPiece",
     "analyzer_names",
+    "count_tokens",
     "register_filter",
 ]
 

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
+import numpy as np
+
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.lazy import cached_property
+from vizsla.text.cutting import cuts_of
 from vizsla.text.filters import Token, TokenFilter, parse_token_filter, snowball_languages
 from vizsla.text.languages import LUCENE_ENGLISH, PIPELINES, PROBE
 from vizsla.text.lexicon import Lexicon
@@ -151,8 +154,13 @@ class Analyzer:
         """Whether a word's terms depend on nothing but the word."""
         return self.tokenizer.segmenter is not None and all(f.terms is not None for f in self.filters)
 
+    @cached_property
+    def cuts(self) -> np.ndarray | None:
+        """How kernels cut the words of the segmenter further, see `cutting.py`; None where they cannot do all of it."""
+        return cuts_of(self.tokenizer, self.filters)
+
     def terms_of_words(self, words: Sequence[str]) -> tuple[list[str], list[int]]:
-        """The terms of words as the segmenter cuts them, all in one list, and how many each word has."""
+        """The terms of words as kernels cut them, all in one list, and how many each word has."""
         terms, counts = self.tokenizer.split(words)
         if len(terms) > 2 * len(words) and self.filters:  # pieces of words, the same ones again and again
             pieces = list(dict.fromkeys(terms))
@@ -160,7 +168,8 @@ class Analyzer:
             cut = [found[term] for term in terms]
             return [t for t in cut if t is not None], _without_dropped(cut, counts)
         for step in self.filters:
-            assert step.terms is not None
+            if step.terms is None:  # pairs of characters come as words
+                continue
             changed = step.terms(terms)
             if None in changed:
                 counts = _without_dropped(changed, counts)
@@ -185,6 +194,8 @@ def _joins(filters: Sequence[TokenFilter]) -> int:
 
 def _without_dropped(terms: Sequence[str | None], counts: list[int]) -> list[int]:
     """How many terms each word has left."""
+    if len(terms) == len(counts) == sum(counts):
+        return [0 if term is None else n for term, n in zip(terms, counts, strict=True)]
     left, at = [], 0
     for n in counts:
         left.append(n - list(terms[at : at + n]).count(None))

@@ -14,13 +14,15 @@ from importlib import resources
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.numbers import short, whole_number
 from vizsla.spec import Option, Registry
 from vizsla.text import normalizing
 from vizsla.text.porter import stem_words
 from vizsla.text.stemmers import language_stemmer
-from vizsla.text.words import MARKS, word_classes
+from vizsla.text.words import MARKS, is_cjk_class, word_classes
 
 
 @cache
@@ -74,6 +76,8 @@ class TokenFilter:
     tokens: TokenChange | None = None
     joined: TermJoin | None = None
     """What `tokens` does, for a caller who needs the terms alone: terms and their places to terms."""
+    of_characters: bool = False
+    """Whether it only replaces characters, each by itself or with the marks and letters that belong to it."""
 
     def __str__(self) -> str:
         return f"{self.name}:{self.option}" if self.option else self.name
@@ -107,7 +111,7 @@ _LOWER = {"": normalizing.lower, "greek": normalizing.lower_greek, "turkish": no
 def lower_filter(language: str = "") -> TokenFilter:
     if language not in _LOWER:
         raise UnknownNameError("lower case of its own", language, tuple(filter(None, _LOWER)))
-    return TokenFilter("lower", language, terms=_LOWER[language])
+    return _of_characters("lower", _LOWER[language], language)
 
 
 def _possessive(terms: Sequence[str]) -> list[str | None]:
@@ -132,13 +136,9 @@ def stop_filter(language: str) -> TokenFilter:
     return TokenFilter("stop", language, terms=_stop(language))
 
 
-def _porter(terms: Sequence[str]) -> list[str | None]:
-    return list(stem_words(terms))
-
-
 @TOKEN_FILTERS.register("porter", help="The Porter stemmer.")
 def porter_filter() -> TokenFilter:
-    return TokenFilter("porter", terms=_porter)
+    return TokenFilter("porter", terms=stem_words)
 
 
 @cache
@@ -180,17 +180,20 @@ def stem_filter(language: str) -> TokenFilter:
     options=(Option("name", help="arabic, bengali, german, hindi, indic, persian, romanian, telugu, nfc or nfkc"),),
 )
 def normalize_filter(name: str) -> TokenFilter:
-    return _word_by_word("normalize", normalizing.normalizer(name), name)
+    change = normalizing.normalizer(name)
+    if name == "nfc":
+        return TokenFilter("normalize", name, normalizing.nfc, of_characters=True)
+    return _of_characters("normalize", change, name)
 
 
 @TOKEN_FILTERS.register("fold", help="Takes off accents, points and vowel signs.")
 def fold_filter() -> TokenFilter:
-    return _word_by_word("fold", normalizing.fold)
+    return _of_characters("fold", normalizing.fold)
 
 
 @TOKEN_FILTERS.register("digits", help="Decimal digits of any script as 0 to 9.")
 def digits_filter() -> TokenFilter:
-    return TokenFilter("digits", terms=normalizing.digits)
+    return _of_characters("digits", normalizing.digits)
 
 
 @TOKEN_FILTERS.register(
@@ -207,8 +210,8 @@ def apostrophe_filter() -> TokenFilter:
     return TokenFilter("apostrophe", terms=normalizing.before_apostrophe)
 
 
-def _word_by_word(name: str, change: Callable[[str], str], option: str = "") -> TokenFilter:
-    return TokenFilter(name, option, terms=lambda terms: [change(term) for term in terms])
+def _of_characters(name: str, change: Callable[[str], str], option: str = "") -> TokenFilter:
+    return TokenFilter(name, option, terms=normalizing.over_all(change), of_characters=True)
 
 
 def _longest(length: str) -> TermChange:
@@ -231,18 +234,14 @@ def longest_filter(length: str) -> TokenFilter:
 _HALF_AND_FULL_WIDTH = re.compile("[\u30a6-\u30fd]?[\uff01-\uff9f]+")
 
 
-def _width(terms: Sequence[str]) -> list[str | None]:
+def _width(text: str) -> str:
     """Full-width Latin letters and half-width katakana in their ordinary forms."""
-
-    def ordinary(match: re.Match[str]) -> str:
-        return unicodedata.normalize("NFKC", match[0])
-
-    return [t if t.isascii() else _HALF_AND_FULL_WIDTH.sub(ordinary, t) for t in terms]
+    return text if text.isascii() else _HALF_AND_FULL_WIDTH.sub(lambda m: unicodedata.normalize("NFKC", m[0]), text)
 
 
 @TOKEN_FILTERS.register("width", help="Full-width Latin letters and half-width katakana in their ordinary forms.")
 def width_filter() -> TokenFilter:
-    return TokenFilter("width", terms=_width)
+    return _of_characters("width", _width)
 
 
 @lru_cache(1 << 14)
@@ -250,7 +249,7 @@ def _is_cjk(term: str) -> bool:
     """Whether a word is made of Chinese, Japanese or Korean characters and marks alone."""
     table, numbers = word_classes()
     classes = {int(table[ord(c)]) for c in term}
-    characters = {numbers[n] for n in ("Han", "Hiragana", "Katakana", "Hangul")}
+    characters = set(np.flatnonzero(is_cjk_class()).tolist())
     return bool(classes & characters) and classes <= characters | {numbers[n] for n in MARKS}
 
 
@@ -280,6 +279,11 @@ def _bigrams(tokens: list[Token]) -> list[Token]:
 @TOKEN_FILTERS.register("bigrams", help="Pairs of neighbouring Chinese, Japanese and Korean characters.")
 def bigrams_filter() -> TokenFilter:
     return TokenFilter("bigrams", tokens=_bigrams, joined=_bigram_terms)
+
+
+def is_bigrams(step: TokenFilter) -> bool:
+    """Whether a filter is that of bigrams."""
+    return step.tokens is _bigrams
 
 
 def _bigram_terms(terms: Sequence[str], places: Sequence[Sequence[int]]) -> list[str]:

@@ -20,7 +20,8 @@ from vizsla.text.tokenizers import Tokenizer
 from vizsla.text.words import PLAIN
 
 # Where `_number_words` stands, so that it can go on after the table of new forms has been enlarged.
-_TEXT, _POSITION, _WORDS, _NEW = range(4)
+_TEXT, _POSITION, _WORDS, _NEW, _LAST, _ALONE = range(6)
+_NONE = -2  # no character that the next one may be neighbour of
 _SHORT = 7  # characters of a form whose key is the form itself
 _HASH_SEED, _HASH_FACTOR = 0xCBF29CE484222325, 0x100000001B3  # FNV-1a, over code points
 _KEY_FACTOR = 0x9E3779B97F4A7C15
@@ -34,6 +35,9 @@ class TermAnalyzer(Protocol):
 
     @property
     def works_word_by_word(self) -> bool: ...
+
+    @property
+    def cuts(self) -> np.ndarray | None: ...
 
     def __call__(self, text: str) -> list[str]: ...
 
@@ -56,12 +60,13 @@ class Lexicon:
         self.analyzer = analyzer
         self.terms: list[str] = []
         self._numbers: dict[str, int] = {}
-        self._forms = _Forms(analyzer, self) if analyzer.works_word_by_word else None
+        self._lock = threading.Lock()
+        self._forms = None if analyzer.cuts is None else _Forms(analyzer, self, analyzer.cuts)
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The term numbers of all texts in one array, and where each text's end in it."""
         if self._forms is not None:
-            return self._forms.number(*_code_points(texts)).terms(keep_dropped=False)
+            return self._terms(self._forms, *_code_points(texts), keep_dropped=False)
         rows = [[self.number(term) for term in self.analyzer(text)] for text in texts]
         ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
         return np.array([n for row in rows for n in row], dtype=np.int32), ends
@@ -74,9 +79,32 @@ class Lexicon:
         return scan.count_numbers(numbers, ends, len(self.terms))
 
     def count_code_points(self, codes: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """As `count`, of texts as code points: text i is codes[bounds[i]:bounds[i + 1]]. Needs `works_word_by_word`."""
+        """As `count`, of texts as code points: text i is codes[bounds[i]:bounds[i + 1]]. Needs `cuts`."""
         assert self._forms is not None
-        return self._forms.number(codes, bounds).counts(len(self.terms))
+        numbered, left = self._forms.number(codes, bounds)
+        if not len(left):
+            return numbered.counts(len(self.terms))
+        terms, ends = self._with_left(*numbered.terms(keep_dropped=False), left, codes, bounds)
+        return scan.count_numbers(terms, ends, len(self.terms))
+
+    def _terms(
+        self, forms: _Forms, codes: np.ndarray, bounds: np.ndarray, *, keep_dropped: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        numbered, left = forms.number(codes, bounds)
+        return self._with_left(*numbered.terms(keep_dropped=keep_dropped), left, codes, bounds)
+
+    def _with_left(
+        self, terms: np.ndarray, ends: np.ndarray, left: np.ndarray, codes: np.ndarray, bounds: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The terms of all texts, given those of the texts that kernels could cut; `left` are the others."""
+        if not len(left):
+            return terms, ends
+        texts = _texts(codes, np.stack((bounds[left], bounds[left + 1]), axis=1))
+        rows = [self.analyzer(text) for text in texts]
+        sizes = np.zeros(len(ends), np.int64)
+        sizes[left] = list(map(len, rows))
+        numbers = self.numbers([term for row in rows for term in row])
+        return np.insert(terms, np.repeat(ends[left], sizes[left]), numbers), ends + np.cumsum(sizes)
 
     def sequences(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """As `encode`, with -1 in the place of each word that the analyzer drops, such as a stop word.
@@ -89,7 +117,15 @@ class Lexicon:
         """
         if self._forms is None:
             return self.encode(texts)
-        return self._forms.number(*_code_points(texts)).terms(keep_dropped=True)
+        return self._terms(self._forms, *_code_points(texts), keep_dropped=self.analyzer.works_word_by_word)
+
+    def numbers(self, terms: Sequence[str]) -> np.ndarray:
+        """The numbers of terms; one thread gives out new ones at a time."""
+        with self._lock:
+            new = [term for term in dict.fromkeys(terms) if term not in self._numbers]
+            self._numbers.update(zip(new, range(len(self.terms), len(self.terms) + len(new)), strict=True))
+            self.terms += new
+            return np.fromiter(map(self._numbers.__getitem__, terms), np.int32, len(terms))
 
     def number(self, term: str) -> int:
         """The number of a term; an unknown term gets the next number."""
@@ -124,12 +160,13 @@ class _Forms:
     to it. A thread that does not see a form yet treats it as new, and looks it up again under the lock.
     """
 
-    def __init__(self, analyzer: TermAnalyzer, lexicon: Lexicon) -> None:
+    def __init__(self, analyzer: TermAnalyzer, lexicon: Lexicon, cuts: np.ndarray) -> None:
         segmenter = analyzer.tokenizer.segmenter
         assert segmenter is not None
         self._analyzer = analyzer
         self._lexicon = lexicon
         self._segmenter = segmenter
+        self._cuts = cuts
         self._lock = threading.Lock()
         self._table = _Table(
             np.zeros((1 << 15, 2), np.uint64), np.zeros(1 << 15, np.uint64), np.zeros(1 << 18, np.uint32)
@@ -141,10 +178,13 @@ class _Forms:
         self._piece_ends = np.zeros((1 << 15) + 1, np.int64)
         self._most = 0
 
-    def number(self, codes: np.ndarray, bounds: np.ndarray) -> scan.NumberedWords:
-        """The words of texts as form numbers; new forms are added, so that the terms of all forms are known."""
+    def number(self, codes: np.ndarray, bounds: np.ndarray) -> tuple[scan.NumberedWords, np.ndarray]:
+        """The words of texts as form numbers; new forms are added, so that the terms of all forms are known.
+
+        Also the texts that are left to the analyzer itself; they have no words here.
+        """
         words, ends = np.empty(codes.size, np.int32), np.empty(bounds.size - 1, np.int64)
-        state = np.zeros(4, np.int64)
+        left, state = np.zeros(bounds.size - 1, np.bool_), np.array([0, 0, 0, 0, _NONE, 0], np.int64)
         slots, tags, places = (
             np.zeros(1 << 12, np.int32),
             np.zeros(1 << 11, np.uint32),
@@ -152,8 +192,8 @@ class _Forms:
         )
         s, a, table = self._segmenter, self._segmenter.automaton, self._table
         while not _number_words(
-            codes, bounds, s.plain, s.classes, a.transitions, a.accepting, s.longest, *table,
-            slots, tags, places, state, words, ends,
+            codes, bounds, s.plain, s.classes, a.transitions, a.accepting, s.longest, self._cuts, *table,
+            slots, tags, places, state, words, ends, left,
         ):  # fmt: skip
             tags, places, slots = _doubled(tags), _doubled(places), np.zeros(2 * slots.size, np.int32)
             _fill_new_slots(tags, int(state[_NEW]), slots)
@@ -161,7 +201,8 @@ class _Forms:
         with self._lock:
             new = self._added(codes, places[:count], tags[:count])
             pieces, piece_ends, most = self._pieces, self._piece_ends, self._most
-        return scan.NumberedWords(words[: int(state[_WORDS])], ends, new, pieces, piece_ends, most)
+        numbered = scan.NumberedWords(words[: int(state[_WORDS])], ends, new, pieces, piece_ends, most)
+        return numbered, np.flatnonzero(left)
 
     def _added(self, codes: np.ndarray, places: np.ndarray, tags: np.ndarray) -> np.ndarray:
         """The numbers of forms at some places; those that are not known yet are added with their terms."""
@@ -171,7 +212,7 @@ class _Forms:
         if len(chosen):
             forms = _texts(codes, places[chosen])
             terms, counts = self._analyzer.terms_of_words(forms)
-            self._add_pieces(np.fromiter(map(self._lexicon.number, terms), np.int32, len(terms)), counts)
+            self._add_pieces(self._lexicon.numbers(terms), counts)
             self._make_room(int(np.count_nonzero(keys[chosen])), len(chosen), sum(map(len, forms)))
             self._used = _add_forms(codes, places, tags, keys, chosen, self._count, self._used, *self._table)
             numbers[chosen] = np.arange(self._count, self._count + len(chosen))
@@ -339,12 +380,12 @@ def _find_form(codes, at, stop, key, tag, shorts, slots, arena):
 
 @njit(
     "const uint32[:], const int64[:], const uint8[:,:], const uint8[:], const uint8[:,:], const bool[:], int64, "
-    "const uint64[:,:], const uint64[:], const uint32[:], int32[:], uint32[:], int64[:,:], int64[:], int32[:], "
-    "int64[:]"
+    "const uint8[:], const uint64[:,:], const uint64[:], const uint32[:], int32[:], uint32[:], int64[:,:], int64[:], "
+    "int32[:], int64[:], bool[:]"
 )
 def _number_words(
-    codes, bounds, plain, classes, transitions, accepting, longest, shorts, slots, arena,
-    new_slots, new_hashes, new_places, state, words, ends,
+    codes, bounds, plain, classes, transitions, accepting, longest, cuts, shorts, slots, arena,
+    new_slots, new_hashes, new_places, state, words, ends, left,
 ):  # fmt: skip
     """Write the form numbers of all words of all texts to `words`; text i's words end at `ends[i]`.
 
@@ -353,31 +394,120 @@ def _number_words(
     bits, and places in the arena. A form that is not in there is new: form n of the new ones has the number -1 - n, its
     first place in `codes` is in `new_places`, and `new_slots` is a hash table of n + 1. Returns False when that one is
     full: enlarge it and call again with the same state.
+
+    `cuts` says of each character how its word is cut further, see `cutting.py`; a text in which this cannot be done
+    here is noted in `left` and has no words.
     """
-    text, position, count, new = state[_TEXT], state[_POSITION], state[_WORDS], state[_NEW]
+    text, position, count = state[_TEXT], state[_POSITION], state[_WORDS]
     while text < bounds.size - 1:
         end = bounds[text + 1]
         at, stop, key = _next_form(codes, position, end, plain, classes, transitions, accepting, longest)
         while at < stop:
-            tag = _tag_of(codes, at, stop, key)
-            form = _find_form(codes, at, stop, key, tag, shorts, slots, arena)
-            if form < 0:
-                form = -1 - _find_new(codes, at, stop, tag, new_slots, new_hashes, new_places, new)
-                if form == -1 - new:
-                    if 2 * (new + 1) > new_slots.size:
-                        state[_TEXT], state[_POSITION], state[_WORDS], state[_NEW] = text, at, count, new
-                        return False
-                    new_hashes[new], new_places[new, 0], new_places[new, 1] = tag, at, stop
-                    new += 1
-                    _put(tag, new, new_slots)
-            words[count] = form
-            count += 1
+            kind = 0 if cuts.size == 0 else _kind_of(codes, at, stop, cuts)
+            if kind == 0 and state[_ALONE] == 0:
+                if 2 * (state[_NEW] + 1) > new_slots.size:
+                    state[_TEXT], state[_POSITION], state[_WORDS] = text, at, count
+                    return False
+                words[count] = _form_of(
+                    codes, at, stop, key, shorts, slots, arena, new_slots, new_hashes, new_places, state
+                )
+                count += 1
+                state[_LAST] = _NONE
+            elif kind == _LEFT:
+                left[text] = True
+                count = 0 if text == 0 else ends[text - 1]
+                state[_LAST], state[_ALONE] = _NONE, 0
+                stop = end
+            else:
+                if 2 * (state[_NEW] + stop - at + 1) > new_slots.size:
+                    state[_TEXT], state[_POSITION], state[_WORDS] = text, at, count
+                    return False
+                count = _cut_word(
+                    codes, at, stop, kind, shorts, slots, arena, new_slots, new_hashes, new_places, state, words, count
+                )
             at, stop, key = _next_form(codes, stop, end, plain, classes, transitions, accepting, longest)
+        if state[_ALONE] != 0:
+            if 2 * (state[_NEW] + 1) > new_slots.size:
+                state[_TEXT], state[_POSITION], state[_WORDS] = text, end, count
+                return False
+            at = state[_LAST]
+            words[count] = _piece(codes, at, at + 1, shorts, slots, arena, new_slots, new_hashes, new_places, state)
+            count += 1
+        state[_LAST], state[_ALONE] = _NONE, 0
         ends[text] = count
         text += 1
         position = end
-    state[_TEXT], state[_POSITION], state[_WORDS], state[_NEW] = text, position, count, new
+    state[_TEXT], state[_POSITION], state[_WORDS] = text, position, count
     return True
+
+
+_LEFT = 2
+
+
+@njit
+def _kind_of(codes, at, stop, cuts):
+    """How a word is cut: 0 not at all, 1 into pairs, 3 into pieces of three; 2 where this is left to Python."""
+    first = np.int64(cuts[codes[at]])
+    if first == 3:
+        return np.int64(3 if stop - at > 3 else 0)
+    found = first
+    for x in range(at + 1, stop):
+        kind = np.int64(cuts[codes[x]])
+        if kind != first:
+            found = max(found, kind, np.int64(2 if first == 1 or kind == 1 else 0))
+    return np.int64(0) if found == 3 else found
+
+
+@njit
+def _cut_word(
+    codes, at, stop, kind, shorts, slots, arena, new_slots, new_hashes, new_places, state, words, count
+):  # fmt: skip
+    """Write the forms of a word that is cut, and of a character before it that is in no pair; returns their end."""
+    if state[_ALONE] != 0 and (kind != 1 or state[_LAST] + 1 != at):
+        last = state[_LAST]
+        words[count] = _piece(codes, last, last + 1, shorts, slots, arena, new_slots, new_hashes, new_places, state)
+        count += 1
+        state[_ALONE] = 0
+    if kind != 1:
+        size = stop - at if kind == 0 else np.int64(3)
+        for x in range(at, stop - size + 1):
+            words[count] = _piece(codes, x, x + size, shorts, slots, arena, new_slots, new_hashes, new_places, state)
+            count += 1
+        state[_LAST] = _NONE
+        return count
+    first = at
+    if state[_LAST] + 1 != at:
+        first = at + 1
+        state[_ALONE] = 1
+    for x in range(first, stop):
+        words[count] = _piece(codes, x - 1, x + 1, shorts, slots, arena, new_slots, new_hashes, new_places, state)
+        count += 1
+        state[_ALONE] = 0
+    state[_LAST] = stop - 1
+    return count
+
+
+@njit
+def _piece(codes, at, stop, shorts, slots, arena, new_slots, new_hashes, new_places, state):
+    """The number of a form that is cut here."""
+    key = _key_of(codes, at, stop)
+    return _form_of(codes, at, stop, key, shorts, slots, arena, new_slots, new_hashes, new_places, state)
+
+
+@njit
+def _form_of(codes, at, stop, key, shorts, slots, arena, new_slots, new_hashes, new_places, state):
+    """The number of a form, which becomes one of the new ones if it is not known; there must be room for it."""
+    tag = _tag_of(codes, at, stop, key)
+    form = _find_form(codes, at, stop, key, tag, shorts, slots, arena)
+    if form >= 0:
+        return form
+    new = state[_NEW]
+    form = -1 - _find_new(codes, at, stop, tag, new_slots, new_hashes, new_places, new)
+    if form == -1 - new:
+        new_hashes[new], new_places[new, 0], new_places[new, 1] = tag, at, stop
+        state[_NEW] = new + 1
+        _put(tag, new + 1, new_slots)
+    return form
 
 
 @njit

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vizsla.kernels import njit
+from vizsla.text.units import changed_units
 
 _STEP_2 = (
     "ational ate,tional tion,enci ence,anci ance,izer ize,bli ble,alli al,entli ent,eli e,ousli ous,"
@@ -220,20 +221,4 @@ def stem_words(words: Sequence[str]) -> list[str]:
     >>> stem_words(["foxes", "jumping", "lazy", "possibly", "as"])
     ['fox', 'jump', 'lazi', 'possibl', 'as']
     """
-    if not words:
-        return []
-    encoded = "".join(words).encode("utf-16-le", "surrogatepass")
-    lengths = np.fromiter(map(len, words), np.int64, len(words))
-    if 2 * int(lengths.sum()) != len(encoded):  # characters of two units
-        lengths = np.array([len(w.encode("utf-16-le", "surrogatepass")) // 2 for w in words], np.int64)
-    letters, stem_lengths = np.empty(len(encoded) // 2, np.uint16), np.empty_like(lengths)
-    word = np.empty(int(lengths.max()) + 2, np.uint16)
-    letters = letters[: _stem_words(np.frombuffer(encoded, np.uint16), lengths, word, letters, stem_lengths)]
-    ends = np.cumsum(stem_lengths).tolist()
-    if letters.size and int(letters.max()) >= 0xD800:  # units and characters may differ: cut the units
-        units = letters.tobytes()
-        return [
-            units[2 * a : 2 * b].decode("utf-16-le", "surrogatepass") for a, b in zip([0, *ends], ends, strict=False)
-        ]
-    text = letters.tobytes().decode("utf-16-le")
-    return [text[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+    return changed_units(words, _stem_words)

@@ -14,17 +14,23 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from importlib import resources
 
+import numpy as np
+
 from vizsla.errors import UnknownNameError
+from vizsla.kernels import njit
+from vizsla.text.normalizing import over_all, replaced
+from vizsla.text.units import changed_units
 
 Stemmer = Callable[[str], str]
+StemAll = Callable[[Sequence[str]], list[str]]
 
 
 def stem_languages() -> tuple[str, ...]:
     """The languages that have a stemmer here."""
-    return tuple(sorted([*_STEMMERS, *_SNOWBALL]))
+    return tuple(sorted([*_BY_RULES, *_STEMMERS, *_SNOWBALL]))
 
 
-def language_stemmer(language: str) -> Callable[[Sequence[str]], list[str]]:
+def language_stemmer(language: str) -> StemAll:
     """A function that stems words of a language.
 
     >>> language_stemmer("german")(["hauser", "kindern"]), language_stemmer("spanish")(["perros", "luces"])
@@ -32,6 +38,8 @@ def language_stemmer(language: str) -> Callable[[Sequence[str]], list[str]]:
     """
     if language in _SNOWBALL:
         return _by_letters(_snowball(language))
+    if language in _BY_RULES:
+        return _BY_RULES[language]()
     if language not in _STEMMERS:
         raise UnknownNameError("stemmer", language, stem_languages())
     stem = _STEMMERS[language]()
@@ -42,7 +50,7 @@ _PRIVATE = 0xE000 - 0xD800
 """From a surrogate to a character of private use, which is no part of any word."""
 
 
-def _by_letters(stem: Callable[[Sequence[str]], list[str]]) -> Callable[[Sequence[str]], list[str]]:
+def _by_letters(stem: StemAll) -> StemAll:
     """Characters beyond the basic plane are two letters to the stemmer."""
 
     def stem_letters(words: Sequence[str]) -> list[str]:
@@ -75,7 +83,7 @@ _SNOWBALL = {
 _DUTCH_WORDS = {"fiets": "fiets", "bromfiets": "bromfiets", "ei": "eier", "kind": "kinder"}
 
 
-def _snowball(language: str) -> Callable[[Sequence[str]], list[str]]:
+def _snowball(language: str) -> StemAll:
     import Stemmer as library
 
     stem = library.Stemmer(_SNOWBALL[language], 0).stemWords
@@ -98,40 +106,121 @@ def _listed(name: str) -> list[str]:
     return [word for key, rest in _lines() if key == name for word in rest.split()]
 
 
-def _longest(endings: Collection[str], left: int = 2) -> Stemmer:
+def _longest(endings: Collection[str], left: int = 2) -> _Rules:
     """Takes off the longest of some endings that leaves enough letters."""
-    by_size = [(n, {e for e in endings if len(e) == n}) for n in sorted(set(map(len, endings)), reverse=True)]
-
-    def stem(word: str) -> str:
-        size = len(word)
-        for n, known in by_size:
-            if size >= n + left and word[-n:] in known:
-                return word[:-n]
-        return word
-
-    return stem
+    longest_first = sorted(endings, key=len, reverse=True)
+    return _Rules(" ".join(f"{ending}>{len(ending) + left - 1}" for ending in longest_first))
 
 
 class _Rules:
-    """Rules in order, as text: `ending>8=new` for an ending of a word of more than 8 letters and what it becomes.
+    """Rules in order, as text: `ending>8=new` for an ending of a word of more than 8 letters and what it becomes, or
+    `^beginning>8`.
 
-    The first one that fits is the last that is applied, but one with `+` at its end lets those behind it follow.
+    The first one that fits is the last that is applied, but one with `+` at its end lets those behind it follow. One
+    word is changed in Python, many by `_apply_rules`.
     """
 
     def __init__(self, text: str) -> None:
-        self._by_last: dict[str, list[tuple[int, str, int, str, int]]] = {}
+        self._rules: list[_Rule] = []
         for place, rule in enumerate(text.split(), 1):
             condition, _, new = rule.removesuffix("+").partition("=")
             ending, _, longer = condition.partition(">")
             then = place if rule.endswith("+") else 0
-            self._by_last.setdefault(ending[-1], []).append((place, ending, int(longer or 0), new, then))
+            self._rules.append((place, ending, int(longer or 0), new, then))
+        self._by_tail: dict[str, tuple[_Rule, ...]] = {}
 
     def __call__(self, word: str, after: int = 0) -> str:
-        for place, ending, longer, new, then in self._by_last.get(word[-1:], ()):
+        tail = word[-2:]
+        rules = self._by_tail.get(tail)
+        for place, ending, longer, new, then in self._rules_of(tail) if rules is None else rules:
             if place > after and word.endswith(ending) and len(word) > longer:
                 word = word[: -len(ending)] + new
                 return self(word, then) if then else word
         return word
+
+    def _rules_of(self, tail: str) -> tuple[_Rule, ...]:
+        """The rules that may fit words with these two last letters; kept, since words share few of them."""
+        rules = tuple(rule for rule in self._rules if rule[1].endswith(tail) or tail.endswith(rule[1]))
+        if len(self._by_tail) < _MOST_TAILS:
+            self._by_tail[tail] = rules
+        return rules
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The rules as rows of numbers, for `_apply_rules`."""
+        rows = np.zeros((len(self._rules), _LETTERS + 2 * _LONGEST), np.uint16)
+        for row, (_, ending, longer, new, then) in zip(rows, self._rules, strict=True):
+            text = ending.removeprefix("^")
+            row[:_LETTERS] = ending != text, len(text), longer, len(new), then > 0
+            row[_LETTERS : _LETTERS + len(text)] = list(map(ord, text))
+            row[_LETTERS + _LONGEST : _LETTERS + _LONGEST + len(new)] = list(map(ord, new))
+        return rows
+
+
+_Rule = tuple[int, str, int, str, int]
+_MOST_TAILS = 10_000
+_LETTERS, _LONGEST = 5, 14
+"""Where the letters of a rule begin in its row, and how many it has at most."""
+
+
+def _by_rules(*steps: _Rules) -> StemAll:
+    """A function that applies one list of rules after the other to many words."""
+    tables = [step.rows for step in steps]
+    rules, ends = np.concatenate(tables), np.cumsum([len(table) for table in tables])
+    return lambda words: changed_units(words, lambda *arrays: _apply_rules(rules, ends, *arrays))
+
+
+@njit("const uint16[:,:], const int64[:], const uint16[:], const int64[:], uint16[:], uint16[:], int64[:]")
+def _apply_rules(rules, ends, letters, lengths, word, out, out_lengths):
+    """Put words after all steps of rules, the last of which end at `ends`, into `out`, and their lengths.
+
+    Returns how many letters they have. `word`: memory for the longest word and two letters more.
+    """
+    at = 0
+    to = 0
+    for i in range(lengths.size):
+        n = lengths[i]
+        for x in range(n):
+            word[x] = letters[at + x]
+        at += n
+        r = 0
+        for step in range(ends.size):
+            while r < ends[step]:
+                size = np.int64(rules[r, 1])
+                first = 0 if rules[r, 0] != 0 else n - size
+                if size <= n and n > np.int64(rules[r, 2]) and _has(word, first, size, rules, r):
+                    n = _replaced(word, n, first, size, rules, r)
+                    if rules[r, 4] == 0:
+                        break
+                r += 1
+            r = ends[step]
+        for x in range(n):
+            out[to + x] = word[x]
+        to += n
+        out_lengths[i] = n
+    return to
+
+
+@njit
+def _has(word, first, size, rules, r):
+    """Whether the letters of a rule stand at a place of a word."""
+    for x in range(size - 1, -1, -1):
+        if word[first + x] != rules[r, _LETTERS + x]:
+            return False
+    return size > 0
+
+
+@njit
+def _replaced(word, n, first, size, rules, r):
+    """Replace the letters of a rule in a word; returns its new length. What is taken off in front is not replaced."""
+    if rules[r, 0] != 0:
+        for x in range(size, n):
+            word[x - size] = word[x]
+        return n - size
+    new = np.int64(rules[r, 3])
+    for x in range(new):
+        word[first + x] = rules[r, _LETTERS + _LONGEST + x]
+    return first + new
 
 
 def _folds(text: str) -> dict[int, str]:
@@ -142,22 +231,23 @@ def _folds(text: str) -> dict[int, str]:
 _ROMANCE = "aàáâä oòóôö eèéêë uùúûü iìíîï"
 
 
-def _german() -> Stemmer:
-    folds = _folds("aäàáâ oöòóô iïìíî uüùúû")
+def _german() -> StemAll:
     letters = "bdfghklmnt"
     first = _Rules("ern>5 em>4 en>4 er>4 es>4 e>3 " + " ".join(f"{c}s>3={c}" for c in letters))
     second = _Rules("est>5 er>4 en>4 " + " ".join(f"{c}st>4={c}" for c in letters))
-    return lambda word: second(first(word.translate(folds)))
+    return _folded("aäàáâ oöòóô iïìíî uüùúû", _by_rules(first, second))
 
 
-def _spanish() -> Stemmer:
-    folds, rules = _folds(_ROMANCE), _Rules("o a e eses=es ces=z os as es")
-    return lambda word: rules(word.translate(folds)) if len(word) > 4 else word
+def _folded(letters: str, stem: StemAll, longer: int = 0) -> StemAll:
+    """A stemmer to which some letters are one, of words of more than so many letters; see `_folds`."""
+    pairs = [(chr(c), new) for c, new in _folds(letters).items()]
+    fold = over_all(lambda text: text if text.isascii() else replaced(text, pairs))
 
+    def stem_all(words: Sequence[str]) -> list[str]:
+        stems = stem(fold(words))
+        return [new if len(word) > longer else word for word, new in zip(words, stems, strict=True)]
 
-def _italian() -> Stemmer:
-    folds, rules = _folds(_ROMANCE), _Rules("ie he e hi ii i ia a io o")
-    return lambda word: rules(word.translate(folds)) if len(word) > 5 else word
+    return _by_letters(stem_all)
 
 
 def _portuguese() -> Stemmer:
@@ -209,33 +299,19 @@ def _without_doubles(word: str) -> str:
     return _DOUBLE.sub(lambda m: m[1] if m[1].isalpha() else m[0], word)
 
 
-def _arabic() -> Stemmer:
-    prefixes, suffixes = (
-        ["ال", "وال", "بال", "كال", "فال", "لل", "و"],
-        ["ها", "ان", "ات", "ون", "ين", "يه", "ية", "ه", "ة", "ي"],
-    )
-
-    def stem(word: str) -> str:
-        for prefix in prefixes:
-            if word.startswith(prefix) and len(word) >= max(len(prefix) + 2, 4):
-                word = word[len(prefix) :]
-                break
-        return _one_by_one(word, suffixes)
-
-    return stem
+_ARABIC_PREFIXES = ("ال", "وال", "بال", "كال", "فال", "لل", "و")
+_ARABIC_SUFFIXES = ("ها", "ان", "ات", "ون", "ين", "يه", "ية", "ه", "ة", "ي")
+_PERSIAN_SUFFIXES = ("ات", "ان", "ترين", "تر", "يي", "ي", "ها", "\u200c")
 
 
-def _one_by_one(word: str, suffixes: Sequence[str]) -> str:
-    """A word without suffixes, each taken off at most once and in this order, if two letters are left."""
-    for suffix in suffixes:
-        if word.endswith(suffix) and len(word) >= len(suffix) + 2:
-            word = word[: -len(suffix)]
-    return word
+def _one_by_one(suffixes: Sequence[str]) -> _Rules:
+    """Takes off suffixes, each at most once and in this order, if two letters are left."""
+    return _Rules(" ".join(f"{suffix}>{len(suffix) + 1}+" for suffix in suffixes))
 
 
-def _persian() -> Stemmer:
-    suffixes = ["ات", "ان", "ترين", "تر", "يي", "ي", "ها", "\u200c"]
-    return lambda word: _one_by_one(word, suffixes)
+def _arabic() -> StemAll:
+    prefixes = _Rules(" ".join(f"^{prefix}>{max(len(prefix) + 1, 3)}" for prefix in _ARABIC_PREFIXES))
+    return _by_rules(prefixes, _one_by_one(_ARABIC_SUFFIXES))
 
 
 # Greek
@@ -576,8 +652,17 @@ class _Finnish:
 
 
 _STEMMERS: dict[str, Callable[[], Stemmer]] = {
-    "arabic": _arabic, "bengali": lambda: _longest(_listed("bengali")), "danish": _danish, "finnish": _Finnish,
-    "french": _french, "german": _german, "greek": _greek, "hindi": lambda: _longest(_listed("hindi")),
-    "indonesian": _indonesian, "italian": _italian, "norwegian": _norwegian, "persian": _persian,
-    "portuguese": _portuguese, "spanish": _spanish, "swedish": _swedish, "telugu": lambda: _longest(_listed("telugu")),
+    "danish": _danish, "finnish": _Finnish, "french": _french, "greek": _greek, "indonesian": _indonesian,
+    "norwegian": _norwegian, "portuguese": _portuguese, "swedish": _swedish,
 }  # fmt: skip
+_BY_RULES: dict[str, Callable[[], StemAll]] = {
+    "arabic": _arabic,
+    "bengali": lambda: _by_rules(_longest(_listed("bengali"))),
+    "german": _german,
+    "hindi": lambda: _by_rules(_longest(_listed("hindi"))),
+    "italian": lambda: _folded(_ROMANCE, _by_rules(_Rules("ie he e hi ii i ia a io o")), 5),
+    "persian": lambda: _by_rules(_one_by_one(_PERSIAN_SUFFIXES)),
+    "spanish": lambda: _folded(_ROMANCE, _by_rules(_Rules("o a e eses=es ces=z os as es")), 4),
+    "telugu": lambda: _by_rules(_longest(_listed("telugu"))),
+}
+"""Stemmers that are lists of endings and nothing else."""

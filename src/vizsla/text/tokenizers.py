@@ -84,7 +84,7 @@ class Trigrams(Words):
 
 def _pieces(word: str) -> list[tuple[int, str]]:
     """Where the pieces of a word begin, and the pieces."""
-    if word.isascii() or not words.is_unspaced(word) or len(word) < 4:
+    if len(word) < 4 or word.isascii() or not words.is_unspaced(word):
         return [(0, word)]
     return [(i, word[i : i + 3]) for i in range(len(word) - 2)]
 

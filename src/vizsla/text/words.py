@@ -78,10 +78,29 @@ def persian() -> Segmenter:
     return Segmenter(classes, plain.automaton, plain.longest)
 
 
+def _has_class(*names: str) -> np.ndarray:
+    """For each class whether it is one of these."""
+    numbers = word_classes()[1]
+    found = np.zeros(len(numbers) + 1, np.bool_)
+    found[[numbers[name] for name in names]] = True
+    return found
+
+
+@cache
+def is_unspaced_class() -> np.ndarray:
+    """For each class of characters whether it is of a script without spaces: Thai, Lao, Khmer or Burmese."""
+    return _has_class("Complex", "ComplexExtend")
+
+
+@cache
+def is_cjk_class() -> np.ndarray:
+    """For each class of characters whether it is of a Chinese, Japanese or Korean script."""
+    return _has_class("Han", "Hiragana", "Katakana", "Hangul")
+
+
 def is_unspaced(word: str) -> bool:
-    """Whether a word of the standard rules is a run of a script without spaces: Thai, Lao, Khmer or Burmese."""
-    table, numbers = word_classes()
-    return table[ord(word[0])] in (numbers["Complex"], numbers["ComplexExtend"])
+    """Whether a word of the standard rules is a run of a script without spaces."""
+    return bool(is_unspaced_class()[word_classes()[0][ord(word[0])]])
 
 
 def _standard_rules(numbers: dict[str, int]) -> Expression:

@@ -32,7 +32,7 @@ from vizsla.index.search.bound_model import BoundModel, DensePart, MatchPart, Ng
 from vizsla.index.search.combining import Combination
 from vizsla.index.search.explain import ExplainedDocument, MatchedTokens, explain_document
 from vizsla.index.search.pages import Page
-from vizsla.index.search.plan import SearchOptions, check_text, combination_of
+from vizsla.index.search.plan import NO_PASSAGES, SearchOptions, best_within, check_text, combination_of
 from vizsla.lazy import cached_property
 from vizsla.models import Component, Model, SparseComponent, Statistics, TokenComponent
 from vizsla.models.components import typed_terms
@@ -47,7 +47,7 @@ from vizsla.runs.filters import (
     field_names,
     refuse_unknown_fields,
 )
-from vizsla.runs.hits import check_total, check_typos
+from vizsla.runs.hits import check_max_tokens, check_total, check_typos
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_count, check_queries
 
@@ -556,6 +556,8 @@ class Plan:
     """The rule by which the results of the parts are fused."""
     page: Page | None = None
     """Which of the best are given; None for the first k."""
+    max_tokens: int | None = None
+    """How many tokens the texts of the results have at most; None for no limit."""
 
     @classmethod
     def prepare(
@@ -576,8 +578,12 @@ class Plan:
             if getattr(options, name) is not None:
                 raise cannot(address, name)
         bound = reader.own if options.model is None else reader.bind(options.model)
-        page = Page.of(options.offset, None, None, options.min_score)
-        plan = cls(reader, bound, check_count(k, "k, the number of results,"), Filter.of(filter), page=page)
+        page = Page.of(options.offset, None, None, options.min_score, options.passages, options.window)
+        if page is not None and (page.passages > 1 or page.window):
+            raise cannot(address, "passages")
+        max_tokens = check_max_tokens(options.max_tokens)
+        count = check_count(k, "k, the number of results,")
+        plan = cls(reader, bound, count, Filter.of(filter), page=page, max_tokens=max_tokens)
         combination = combination_of(options.combine)
         if combination.name == "sum":
             return plan
@@ -591,6 +597,9 @@ class Plan:
         """The best k documents for each query, best first; without `documents` hits have ids and scores only."""
         texts = check_queries(queries)
         known: dict[str, Document] = {}
+        if self.max_tokens is not None:
+            every = replace(self, max_tokens=None).hits(texts, documents=True)
+            return [best_within(hits, self.max_tokens, documents) for hits in every]
         if self.page is not None:
             first, least = self.page.offset, self.page.min_score
             best = replace(self, k=first + self.k, page=None).hits(texts, documents=documents)
@@ -608,6 +617,8 @@ class Plan:
     def rankings(self, queries: Sequence[str]) -> list[Ranking]:
         """Ids and scores alone, for each query."""
         texts = check_queries(queries)
+        if self.max_tokens is not None:
+            raise VizslaError(NO_PASSAGES)
         if self.fusion is None:
             return self._rankings(texts, self.bound, self.k)
         depth = max(self.k, self.fusion.depth)

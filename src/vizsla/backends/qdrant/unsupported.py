@@ -12,6 +12,7 @@ _CANNOT = {
     "collapse": "collapse results by a field; it gives the best by score",
     "union": "search the union of the best of each part; add the parts up, or fuse them, as by rrf",
     "facets": "count the values of fields over all documents that match; count the best ones, as with over=100",
+    "passages": "search for passages, since it has whole documents; an index in a folder can",
     "count": "count all documents that match a query; count those that pass a filter",
     "total": "count all results of a search; count the documents that pass a filter",
     "typos": "correct words; an index in a folder can",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from vizsla.datasets.confined import Limits
 from vizsla.datasets.extracted import Extracted
 from vizsla.datasets.files import InputFile
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, Limits, bare_name
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, bare_name
 
 LANGUAGES = {
     "assembly": ".s .asm",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from vizsla.datasets.confined import Limits
 from vizsla.datasets.extracted import Extracted, TextBuilder
 from vizsla.datasets.files import InputFile
 from vizsla.datasets.packages import Element, Package, Refusal
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, Limits, builder
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
 
 _LEFT_OUT = {"del", "moveFrom", "instrText", "Fallback", "delText", "rPr", "pPr", "sectPr", "tblPr", "annotationRef"}
 _HEADING = re.compile(r"heading (\d)")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
+from vizsla.datasets.confined import Limits
 from vizsla.datasets.extracted import Extracted
 from vizsla.datasets.files import InputFile
 from vizsla.datasets.formats.html import charset
 from vizsla.datasets.html import Page
 from vizsla.datasets.packages import Element, NoText, Package, Refusal, resolved
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, Limits, builder
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
 
 _FONTS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 """The ways to hide fonts, which are no protection of the text."""

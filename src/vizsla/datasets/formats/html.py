@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from vizsla.datasets.confined import Limits
 from vizsla.datasets.extracted import Extracted
 from vizsla.datasets.files import DAMAGE, InputFile, opened
 from vizsla.datasets.html import Page
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, Limits, builder
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
 
 _CHARSET = re.compile(
     rb"""<(?:meta\s[^>]{0,200}charset\s*=\s*["']?|\?xml\s[^>]{0,100}encoding=["'])([A-Za-z0-9_:.-]{2,40})"""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
 
+from vizsla.datasets.confined import ConfinedReader
 from vizsla.datasets.files import Progress
 from vizsla.datasets.records import read_json_records
-from vizsla.datasets.source_format import SOURCES, Part, SourceFormat
+from vizsla.datasets.source_format import SOURCES, Part, Reading, SourceFormat
 from vizsla.errors import InputError
 from vizsla.runs.documents import Document, Origin
-
-if TYPE_CHECKING:
-    from vizsla.datasets.confined import ConfinedReader
-    from vizsla.datasets.sources import Source
 
 
 @SOURCES.register("jsonl", help="JSON: a record a line, an array of records, or records over several lines.")
@@ -22,7 +18,7 @@ class JsonRecords(SourceFormat):
 
     endings = (".jsonl", ".ndjson", ".json")
 
-    def documents(self, part: Part, source: Source, progress: Progress, confined: ConfinedReader) -> Iterator[Document]:  # noqa: ARG002
+    def documents(self, part: Part, source: Reading, progress: Progress, reader: ConfinedReader) -> Iterator[Document]:  # noqa: ARG002
         file = part.file
         for line, record in read_json_records(file, progress):
             try:
@@ -32,6 +28,6 @@ class JsonRecords(SourceFormat):
                 continue
             yield document
 
-    def first_keys(self, part: Part, source: Source) -> Collection[str] | None:  # noqa: ARG002
+    def first_keys(self, part: Part, source: Reading) -> Collection[str] | None:  # noqa: ARG002
         _, record = next(read_json_records(part.file.without_notes()), (0, None))
         return record if isinstance(record, dict) else None

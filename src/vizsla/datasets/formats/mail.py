@@ -11,10 +11,11 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import IO, Any
 
+from vizsla.datasets.confined import Limits
 from vizsla.datasets.extracted import Extracted
 from vizsla.datasets.files import DAMAGE, InputFile, opened
 from vizsla.datasets.html import Page
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, Limits, builder
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
 
 _MAX_PARTS = 200  # of a message; a forwarded message is a part of another
 _MAX_NAMED = 20

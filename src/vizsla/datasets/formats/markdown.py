@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from vizsla.datasets.confined import Limits
 from vizsla.datasets.extracted import Extracted
 from vizsla.datasets.files import InputFile
 from vizsla.datasets.markdown import add_markdown, first_heading, front_matter
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, Limits, builder
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
 
 
 @SOURCES.register("markdown", help="Markdown without its marks, comments and link targets; front matter is fields.")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from vizsla.datasets.confined import Limits
 from vizsla.datasets.extracted import Extracted, TextBuilder
 from vizsla.datasets.files import InputFile
 from vizsla.datasets.packages import Element, NoText, Package
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, Limits, builder
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
 
 _LEFT_OUT = {
     "tracked-changes",

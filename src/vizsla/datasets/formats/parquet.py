@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
 
+from vizsla.datasets.confined import ConfinedReader
 from vizsla.datasets.files import Progress
-from vizsla.datasets.source_format import SOURCES, Part, SourceFormat
+from vizsla.datasets.source_format import SOURCES, Part, Reading, SourceFormat
 from vizsla.datasets.tables import parquet_columns, read_parquet
 from vizsla.runs.documents import Document
-
-if TYPE_CHECKING:
-    from vizsla.datasets.confined import ConfinedReader
-    from vizsla.datasets.sources import Source
 
 
 @SOURCES.register("parquet", help="Parquet: each row is a document.", needs=("pyarrow",))
@@ -21,8 +17,8 @@ class Parquet(SourceFormat):
 
     endings = (".parquet", ".pq")
 
-    def documents(self, part: Part, source: Source, progress: Progress, confined: ConfinedReader) -> Iterator[Document]:  # noqa: ARG002
+    def documents(self, part: Part, source: Reading, progress: Progress, reader: ConfinedReader) -> Iterator[Document]:  # noqa: ARG002
         return read_parquet(part.file, source.names, progress)
 
-    def first_keys(self, part: Part, source: Source) -> Collection[str] | None:  # noqa: ARG002
+    def first_keys(self, part: Part, source: Reading) -> Collection[str] | None:  # noqa: ARG002
         return parquet_columns(part.file)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from vizsla.datasets.confined import Limits
 from vizsla.datasets.extracted import Extracted
 from vizsla.datasets.files import InputFile
 from vizsla.datasets.packages import NoText, Refusal
@@ -20,7 +21,7 @@ from vizsla.datasets.pdf_layout import (
     part_at_gaps,
     without_repeated,
 )
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, Limits, builder
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
 from vizsla.errors import MissingPackageError
 
 _SPACE = 0.12

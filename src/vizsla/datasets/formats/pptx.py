@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from vizsla.datasets.confined import Limits
 from vizsla.datasets.extracted import Extracted, TextBuilder
 from vizsla.datasets.files import InputFile
 from vizsla.datasets.formats.docx import office_fields
 from vizsla.datasets.packages import Element, Package, Refusal
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, Limits, builder
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
 
 _TITLES = ("title", "ctrTitle")
 _LEFT_OUT = {"Fallback", "pPr", "rPr", "endParaRPr"}

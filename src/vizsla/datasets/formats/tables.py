@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from vizsla.datasets.confined import ConfinedReader
 from vizsla.datasets.files import Progress
-from vizsla.datasets.source_format import SOURCES, Part, SourceFormat
+from vizsla.datasets.source_format import SOURCES, Part, Reading, SourceFormat
 from vizsla.runs.documents import Document
-
-if TYPE_CHECKING:
-    from vizsla.datasets.confined import ConfinedReader
-    from vizsla.datasets.sources import Source
 
 
 class TableFormat(SourceFormat):
@@ -20,13 +17,13 @@ class TableFormat(SourceFormat):
     separator: ClassVar[str]
     """What separates columns, if nothing else is given or found."""
 
-    def documents(self, part: Part, source: Source, progress: Progress, confined: ConfinedReader) -> Iterator[Document]:  # noqa: ARG002
+    def documents(self, part: Part, source: Reading, progress: Progress, reader: ConfinedReader) -> Iterator[Document]:  # noqa: ARG002
         types = source.column_types
         table = source.table(part)
         if table is not None:
             yield from table.documents(types, source.fields, progress)
 
-    def first_keys(self, part: Part, source: Source) -> Collection[str] | None:
+    def first_keys(self, part: Part, source: Reading) -> Collection[str] | None:
         table = source.table(part)
         return None if table is None else table.header
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from vizsla.datasets.confined import ConfinedReader
 from vizsla.datasets.files import Progress
-from vizsla.datasets.source_format import SOURCES, Part, SourceFormat
+from vizsla.datasets.source_format import SOURCES, Part, Reading, SourceFormat
 from vizsla.datasets.trec import read_trec
 from vizsla.runs.documents import Document
-
-if TYPE_CHECKING:
-    from vizsla.datasets.confined import ConfinedReader
-    from vizsla.datasets.sources import Source
 
 
 @SOURCES.register("trec", help="TREC's SGML: each <DOC> is a document.")
@@ -21,5 +17,5 @@ class Trec(SourceFormat):
 
     endings = (".trec", ".sgml", ".sgm")
 
-    def documents(self, part: Part, source: Source, progress: Progress, confined: ConfinedReader) -> Iterator[Document]:  # noqa: ARG002
+    def documents(self, part: Part, source: Reading, progress: Progress, reader: ConfinedReader) -> Iterator[Document]:  # noqa: ARG002
         return read_trec(part.file, progress)

@@ -75,9 +75,8 @@ class PartSettings:
     shards: int
     batch: int
     """How many documents are encoded at once, at most: rounding depends on the texts of a call."""
-    words: int = 0
-    """Of a passage; 0 if documents are not cut."""
-    overlap: int = 0
+    passages: dict[str, Any] | None = None
+    """How documents are cut into passages; None if they are not."""
 
     @classmethod
     def of(cls, model: Model, name: str, shard: Shard, splitter: Splitter | None, batch: int | None) -> PartSettings:
@@ -90,8 +89,8 @@ class PartSettings:
         if batch is not None and batch < 1:
             raise VizslaError(f"a batch has 1 document or more, not {batch}")
         size = batch or min(part.component.batch_size for part in model.parts)
-        cut = (0, 0) if splitter is None else (splitter.words, splitter.overlap)
-        return cls(name, model_digest(model), shard.number, shard.count, size, *cut)
+        cut = None if splitter is None else asdict(splitter)
+        return cls(name, model_digest(model), shard.number, shard.count, size, cut)
 
     @property
     def which(self) -> Shard:
@@ -101,7 +100,7 @@ class PartSettings:
     @property
     def splitter(self) -> Splitter | None:
         """Cuts documents into passages; None if they stay whole."""
-        return Splitter(self.words, self.overlap) if self.words else None
+        return None if self.passages is None else Splitter.from_data(self.passages)
 
     def difference(self, other: PartSettings) -> tuple[str, str] | None:
         """The first difference other than the shard number, described for this and for the other; None if equal."""
@@ -111,17 +110,15 @@ class PartSettings:
             return f"a model {self.model}", "another one of that name"
         if self.shards != other.shards:
             return f"{self.shards} shards", f"{other.shards}"
-        if (self.words, self.overlap) != (other.words, other.overlap):
-            return self._passages, other._passages
+        if self.passages != other.passages:
+            return self._cut, other._cut
         if self.batch != other.batch:
             return f"batches of {self.batch}", f"{other.batch} (--batch)"
         return None
 
     @property
-    def _passages(self) -> str:
-        if not self.words:
-            return "whole documents"
-        return f"passages of {self.words} words" + (f" that overlap by {self.overlap}" if self.overlap else "")
+    def _cut(self) -> str:
+        return "whole documents" if self.splitter is None else str(self.splitter)
 
     def described(self) -> dict[str, Any]:
         """The settings as plain data."""

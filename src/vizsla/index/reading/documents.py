@@ -69,6 +69,21 @@ class FoundDocuments:
                     self._store = None
 
 
+class FoundWindows(FoundDocuments):
+    """Documents of which a search shows several passages that follow one another, by the number of the one it found."""
+
+    def __init__(self, store: DocumentStore, windows: Mapping[int, np.ndarray], splitter: Splitter | None) -> None:
+        super().__init__(store, [*windows.values(), np.zeros(0, np.int64)])
+        self._windows = windows
+        self._splitter = splitter
+
+    def document(self, number: int, doc_id: str) -> Document:
+        """The passages that are shown with the one of a number, as one text."""
+        assert self._splitter is not None
+        passages = [super(FoundWindows, self).document(row, doc_id) for row in self._windows[number].tolist()]
+        return Document(doc_id, self._splitter.joined(passages))
+
+
 class DocumentStore:
     """Documents by insertion number or by id. In an index of passages the numbers are those of passages."""
 
@@ -89,12 +104,13 @@ class DocumentStore:
         self.has_texts: bool = meta["stored"]
         """Whether the index keeps the texts that the model reads."""
 
-    def found(self, numbers: Sequence[np.ndarray]) -> FoundDocuments:
+    def found(self, numbers: Sequence[np.ndarray], windows: Mapping[int, np.ndarray] | None = None) -> FoundDocuments:
         """Documents that are read when they are accessed, even after this store is closed.
 
-        `numbers`: for each query the insertion numbers of its results.
+        `numbers`: for each query the insertion numbers of its results. `windows`: by the number of each passage, those
+        that are shown with it.
         """
-        found = FoundDocuments(self, numbers)
+        found = FoundDocuments(self, numbers) if windows is None else FoundWindows(self, windows, self._splitter)
         if self._is_unlocked:  # what is read later could be of another commit
             found.read()
         else:

@@ -147,7 +147,7 @@ class Snapshot:
             if problem := checksums.wrong_table(db, self.meta):
                 raise database.damaged(self.path, f"{problem} is not what was written")
         self._stamp = database.stamp(self.path) if self.connection.is_unlocked else None
-        self.splitter = Splitter(*self.meta["passages"]) if self.meta["passages"] else None
+        self.splitter = Splitter.from_data(self.meta["passages"]) if self.meta["passages"] else None
         self.vector_index = VectorIndex.parse(self.meta[database.DENSE])
         self.model = self._model(previous)
         self._stored = self._read_segments(rows, previous)
@@ -252,6 +252,11 @@ class Snapshot:
         return database.damaged_segment(self.path)
 
     # How long it stays open
+
+    @property
+    def is_unlocked(self) -> bool:
+        """Whether a change of the index ends this snapshot, because its folder cannot be written to."""
+        return self.connection.is_unlocked
 
     def pin(self) -> None:
         """Keep this commit readable whatever others write; the write-ahead log cannot shrink meanwhile."""

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from vizsla.datasets import document_of
-from vizsla.datasets.extracted import OUTLINE
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.search.bound_model import BoundModel
 from vizsla.index.search.buckets import Facet, field_path, is_date
@@ -18,6 +17,7 @@ from vizsla.index.search.matching import matching_rows
 from vizsla.index.search.searcher import Searcher
 from vizsla.runs import Filter, Hit
 from vizsla.runs.filters import field_name, other_fields
+from vizsla.runs.outline import OUTLINE
 from vizsla.runs.retriever import check_count
 
 MAX_FIELDS = 12
@@ -154,7 +154,21 @@ def _checked(fields: object, size: object) -> tuple[dict[str, Facet], int]:
 
 
 def facet_fields(searcher: Searcher) -> list[str]:
-    """The fields worth counting, judged by the metadata of the first documents; see the module `inspection`."""
+    """The fields worth counting, judged by the metadata of the first documents."""
+    found = _sampled_fields(searcher)
+    named = ((field_name(path), path, values) for path, values in found.items() if _is_worth_counting(values))
+    return [name + _unit_of(values) for name, path, values in named if _leads_to(name, path)][:MAX_FIELDS]
+
+
+def sort_fields(searcher: Searcher) -> list[str]:
+    """The fields worth sorting by, judged by the metadata of the first documents."""
+    found = _sampled_fields(searcher)
+    named = ((field_name(path), path) for path, values in found.items() if _is_worth_sorting_by(values))
+    return [name for name, path in named if _leads_to(name, path)][:MAX_FIELDS]
+
+
+def _sampled_fields(searcher: Searcher) -> dict[Path, list[Any]]:
+    """The values of all fields of the first documents' metadata."""
     snapshot = searcher.snapshot
     numbers = snapshot.numbers()[: _SAMPLE if snapshot.splitter is None else 10 * _SAMPLE].tolist()
     samples: dict[str, Mapping[str, Any]] = {}
@@ -163,8 +177,7 @@ def facet_fields(searcher: Searcher) -> list[str]:
     found: dict[Path, list[Any]] = {}
     for metadata in list(samples.values())[:_SAMPLE]:
         _collect({key: value for key, value in metadata.items() if key != OUTLINE}, (), found)
-    named = ((field_name(path), path, values) for path, values in found.items() if _is_worth_counting(values))
-    return [name + _unit_of(values) for name, path, values in named if _leads_to(name, path)][:MAX_FIELDS]
+    return found
 
 
 def _collect(content: Mapping[str, Any], path: Path, found: dict[Path, list[Any]]) -> None:
@@ -185,6 +198,15 @@ def _is_worth_counting(field_values: Sequence[Any]) -> bool:
         return False
     distinct = len({(isinstance(value, bool), value) for value in values})
     return distinct <= max(_FEW, len(values) * 3 // 4)
+
+
+def _is_worth_sorting_by(values: Sequence[Any]) -> bool:
+    """Whether documents have one value each, a number, a date or a short text that repeats, and not all the same."""
+    if any(isinstance(value, bool) or not isinstance(value, str | int | float) for value in values):
+        return False
+    if len(set(values)) < 2:
+        return False
+    return all(isinstance(value, int | float) for value in values) or _is_worth_counting(values)
 
 
 def _unit_of(field_values: Sequence[Any]) -> str:

@@ -24,7 +24,7 @@ from vizsla.index.search.words import word_parts
 from vizsla.lazy import cached_property
 from vizsla.models import DenseComponent, Model
 from vizsla.runs import NO_DOCUMENTS, DocumentSource, Filter, FilterLike, Hits, PageOptions, Ranking
-from vizsla.runs.hits import check_total, check_typos
+from vizsla.runs.hits import check_max_tokens, check_total, check_typos
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_queries, ranking_of
 from vizsla.stopping import carried
@@ -34,7 +34,7 @@ BATCH_SIZE = 64  # queries that go to a thread together
 DENSE_BATCH_SIZE = 512  # one product of matrices uses all processors by itself
 _SUM = Combination("sum")
 _MAX_PLANS = 64
-_PLAIN_PAGE = (0, None, None, None)
+_PLAIN_PAGE = (0, None, None, None, 1, 0)
 _Ranker = Callable[[int], TopDocuments]
 
 
@@ -50,10 +50,13 @@ class SearchOptions(NamedTuple):
     timeout: float | None = None
     typos: str | None = None
     total: bool = False
+    max_tokens: int | None = None
     offset: int = 0
     sort: str | None = None
     collapse: str | None = None
     min_score: float | None = None
+    passages: int = 1
+    window: int | str = 0
 
 
 def check_options(given: Iterable[str]) -> None:
@@ -64,6 +67,8 @@ def check_options(given: Iterable[str]) -> None:
 
 
 NO_TYPOS = "a run cannot say which queries were corrected; leave out typos, or use search or search_many"
+
+NO_PASSAGES = "a run holds whole documents; leave out passages, window and max_tokens, or use search or search_many"
 
 NO_TOTAL = "a run cannot say how many results there are in all; leave out total, or use search or search_many"
 
@@ -117,6 +122,8 @@ class Search:
     """Whether words that may be misspelt are corrected, or a correction is suggested; None for neither."""
     total: bool = False
     """Whether all results are counted."""
+    max_tokens: int | None = None
+    """How many tokens the texts of the results have at most; None for no limit."""
     masks: Sequence[np.ndarray] | None = None
     """The rows that may be found, for a query in a query language."""
 
@@ -153,12 +160,14 @@ class Search:
         syntax = None if options.syntax is None else check_syntax(options.syntax)
         typos = None if options.typos is None else check_typos(options.typos)
         total = check_total(options.total)
-        page = None if options[-4:] == _PLAIN_PAGE else Page.of(*options[-4:])
+        page = None if options[-6:] == _PLAIN_PAGE else Page.of(*options[-6:])
+        max_tokens = check_max_tokens(options.max_tokens)
+        _check_passages(searcher, page, max_tokens)
         if syntax is not None:
             word_parts(searcher.words, bound)  # refuses an index without words
         if total and combination.fusion is not None and options.min_score is not None:
             raise UnsupportedError("fused scores depend on how many are fused, so with min_score there is no total")
-        asked: Any = {"syntax": syntax, "page": page, "typos": typos, "total": total}
+        asked: Any = {"syntax": syntax, "page": page, "typos": typos, "total": total, "max_tokens": max_tokens}
         if not bound.has_vectors and combination.name == "sum":
             return cls(searcher, bound, k, condition, threads, expected, None, **asked)
         exact_sum = combination.name == "sum" and not single
@@ -192,7 +201,7 @@ class Search:
 
     def hits_of(self, query: str) -> Hits:
         """The best k documents for one query with words."""
-        if self.typos is not None or self.total:
+        if self.typos is not None or self.total or self.max_tokens is not None:
             return self.hits([query])[0]
         return self._hits([query], True)[0]
 
@@ -201,6 +210,9 @@ class Search:
 
         An empty query finds nothing.
         """
+        if self.max_tokens is not None:
+            every = replace(self, max_tokens=None).hits(queries)
+            return [best_within(hits, self.max_tokens, documents) for hits in every]
         if self.typos is not None:
             return self._spelled(check_queries(queries), documents)
         return self._each(lambda batch: self._counted(batch, documents), lambda: Hits().with_total(0), queries)
@@ -224,6 +236,8 @@ class Search:
             raise VizslaError(NO_TYPOS)
         if self.total:
             raise VizslaError(NO_TOTAL)
+        if self.max_tokens is not None or (self.page is not None and (self.page.passages > 1 or self.page.window)):
+            raise VizslaError(NO_PASSAGES)
         return self._each(self._rankings, lambda: Ranking([], []), queries)
 
     def _each(
@@ -271,7 +285,7 @@ class Search:
             return count_matching(self.searcher, self.bound, text, self.condition, self.syntax)
         every = max(self.searcher.snapshot.stored_count, 1)
         exact = replace(self, k=every, page=page, expected=1.0, vector_index=None)
-        total = page.select(self.searcher, exact._ranker(text), every)[1]
+        total = page.select(self.searcher, exact._ranker(text), every).total
         assert total is not None
         return total
 
@@ -296,10 +310,10 @@ class Search:
 
     def _page_hits(self, page: Page, text: str, documents: bool) -> Hits:
         snapshot = self.searcher.snapshot
-        top, total = page.select(self.searcher, self._ranker(text), self.k)
+        top, total, windows = page.select(self.searcher, self._ranker(text), self.k)
         store, first = snapshot.documents, page.offset + 1
         if snapshot.splitter is not None:
-            hits = passage_hits(store, top, documents, first)
+            hits = passage_hits(store, top, documents, first, windows=windows)
         else:
             hits = hits_of(store, [top], documents, first)[0]
         is_known = total is not None and self._complete_below and self.fusion is None  # a fusion looks only so deep
@@ -333,10 +347,25 @@ class Search:
         assert self.fusion is not None
         offset = 0 if self.page is None else self.page.offset
         k = min(n, max(self.k + offset, self.fusion.depth))
+        if self.page is not None and self.page.passages > 1:
+            return self._fused_passages(text, k)
         plan = replace(self, k=k, page=None, fusion=None, parts=())._combined(self.fusion)
         hits, store = plan._hits([text], documents=False)[0], self.searcher.snapshot.documents
         numbers = [store.numbers_of(hit.id)[hit.passage or 0] for hit in hits]
         return TopDocuments(np.array(numbers, np.int64), np.array(hits.scores, np.float64))
+
+    def _fused_passages(self, text: str, k: int) -> TopDocuments:
+        """The best passages of a fusion of rankings of passages, in which several may be of one document."""
+        assert self.fusion is not None
+        store, numbers = self.searcher.snapshot.documents, dict[str, int]()
+        rankings = []
+        for part in self.parts:
+            top = part._ranker(text)(max(k, self.fusion.depth))
+            ids = store.ids_of(top.numbers)
+            numbers |= zip(ids, top.numbers.tolist(), strict=True)
+            rankings.append([Ranking(ids, top.scores)])
+        (fused,) = self.fusion.fused(rankings, k)
+        return TopDocuments(np.array([numbers[p] for p in fused.documents], np.int64), fused.scores)
 
     def _rankings(self, texts: Sequence[str]) -> list[Ranking]:
         if self.fusion is not None:
@@ -413,6 +442,27 @@ def _with_params(searcher: Searcher, bound: BoundModel, search_params: object) -
     return searcher.snapshot.vector_index.with_search_params(text)
 
 
+def _check_passages(searcher: Searcher, page: Page | None, max_tokens: int | None) -> None:
+    """Refuse passages of whole documents, and texts of an index that has none."""
+    snapshot = searcher.snapshot
+    if page is not None and (page.passages > 1 or page.window) and snapshot.splitter is None:
+        raise UnsupportedError(
+            f"{snapshot.path}: the index holds whole documents; build it with passages=200 to search for passages"
+        )
+    if not snapshot.documents.has_texts and (max_tokens is not None or (page is not None and page.window)):
+        raise UnsupportedError(f"{snapshot.path}: the index keeps no texts, so window and max_tokens have none to give")
+
+
+def best_within(hits: Hits, max_tokens: int, documents: bool) -> Hits:
+    """The best hits whose texts have so many tokens; without `documents` they have ids and scores only."""
+    fitting = hits.within(max_tokens)
+    if documents or not fitting:
+        return fitting
+    passages = [hit.passage for hit in fitting]
+    bare = Hits.from_columns(fitting.ids, fitting.scores, first=fitting[0].rank, passages=passages, total=hits.total)
+    return bare.with_spelling(did_you_mean=hits.did_you_mean, corrected=hits.corrected)
+
+
 def _share(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         written = f"{value:g}" if isinstance(value, float) else kind_of(value)
@@ -487,11 +537,25 @@ def _sources(store: DocumentStore, numbers: Sequence[np.ndarray]) -> list[Docume
     return sources
 
 
-def passage_hits(store: DocumentStore, top: TopDocuments, documents: bool, first: int = 1, below: int = 0) -> Hits:
-    """Hits of whole documents from the passages that were found; fewer than `below` are all."""
+def passage_hits(
+    store: DocumentStore,
+    top: TopDocuments,
+    documents: bool,
+    first: int = 1,
+    below: int = 0,
+    windows: Sequence[np.ndarray] | None = None,
+) -> Hits:
+    """Hits of documents from the passages that were found; fewer than `below` are all.
+
+    `windows`: the numbers of the passages that each hit shows; without them it shows the one that was found.
+    """
     rows = store.ids_of(top.numbers)
     ids, passages = [document_of(row) for row in rows], [passage_of(row) for row in rows]
-    source = store.found([top.numbers]) if documents else NO_DOCUMENTS
+    source: DocumentSource = NO_DOCUMENTS
+    if documents and windows is not None:
+        source = store.found([top.numbers], dict(zip(top.numbers.tolist(), windows, strict=True)))
+    elif documents:
+        source = store.found([top.numbers])
     total = len(ids) if len(ids) < below else None
     return Hits.from_columns(ids, top.scores.tolist(), top.numbers, source, first=first, passages=passages, total=total)
 

@@ -128,6 +128,15 @@ def map_file(path: Path, segment: str, facts: Facts) -> np.ndarray:
         raise CollectionError(f"{name} cannot be read ({e.strerror})") from None
 
 
+def map_whole_file(file: Path) -> np.ndarray:
+    """All bytes of a plain file as a read-only array, which stays when the file is removed."""
+    descriptor = open_plain(file)
+    try:
+        return _map_bytes(descriptor, os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)
+
+
 def open_plain(file: Path) -> int:
     """Open a plain file for reading and return its descriptor; links, links as its folder, and pipes are refused."""
     if file.parent.is_symlink():

@@ -21,7 +21,9 @@ from uuid import uuid4
 
 import numpy as np
 
-from vizsla.errors import CollectionError
+from vizsla.datasets.passages import Splitter
+from vizsla.described import DescriptionError
+from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.storage import checksums, exiting, forking, living
 from vizsla.index.storage.arrays import Facts, sync_folder
 from vizsla.index.storage.locks import FileLock
@@ -91,7 +93,7 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 60
 
 
-def _is_plain_path(name: str) -> bool:
+def is_plain_path(name: str) -> bool:
     """Whether a name is a relative path to a file inside a folder."""
     return all(part not in ("", ".", "..") and not set(part) & set("\\\0:") for part in name.split("/"))
 
@@ -334,6 +336,15 @@ def set_meta(connection: sqlite3.Connection, key: str, value: Any) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
 
 
+def _is_splitter(value: Any) -> bool:
+    """Whether a value describes how documents are cut into passages."""
+    try:
+        Splitter.from_data(value)
+    except (DescriptionError, VizslaError):
+        return False
+    return True
+
+
 _META: dict[str, Callable[[Any], bool]] = {
     "format": lambda v: v == FORMAT,
     "uuid": lambda v: isinstance(v, str),
@@ -341,9 +352,9 @@ _META: dict[str, Callable[[Any], bool]] = {
     "next_number": _is_count,
     "next_term": lambda v: _is_count(v) and v <= 1 << 32,
     "model": lambda v: isinstance(v, dict),
-    "model_files": lambda v: isinstance(v, dict) and all(map(_is_plain_path, v)),
+    "model_files": lambda v: isinstance(v, dict) and all(map(is_plain_path, v)),
     "stored": lambda v: isinstance(v, bool),
-    "passages": lambda v: v is None or (isinstance(v, list) and len(v) == 2 and all(map(_is_count, v))),
+    "passages": lambda v: v is None or _is_splitter(v),
     "vizsla": lambda v: isinstance(v, str),
     "created": lambda v: isinstance(v, str),
     DENSE: lambda v: isinstance(v, str),

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from vizsla.errors import CollectionError
-from vizsla.index.storage import arrays, database, segment_files
+from vizsla.index.storage import arrays, database, in_memory, segment_files
 from vizsla.index.storage.locks import FileLock
 
 BUILDING = "building.lock"
@@ -47,6 +47,11 @@ _UNLOCKED = 60.0  # seconds after which a build without a lock is considered dea
 
 def absolute(path: str | Path) -> Path:
     """An absolute path, which stays valid when the process changes its folder; an impossible path is refused."""
+    if str(path) == in_memory.NAME:
+        raise CollectionError(
+            f'{in_memory.NAME} names no folder; Index.create("{in_memory.NAME}") makes an index in memory, which ends '
+            "with its object"
+        )
     absolute_path = Path(os.path.abspath(path))
     try:
         os.lstat(absolute_path)

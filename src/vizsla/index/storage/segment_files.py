@@ -73,6 +73,11 @@ _SHORT = 1024  # numbers that are not worth runs
 _BLOCK = 1 << 22  # bytes that are copied at once
 
 
+def is_file_of_segment(segment: str, name: str) -> bool:
+    """Whether a writer may give these names to the folder of a segment and to a file in it."""
+    return bool(_SEGMENT_NAME.fullmatch(segment) and _FILE_NAME.fullmatch(name))
+
+
 def check_facts(segment: Any, facts: Any) -> bool:
     """Whether the name of a segment and the descriptions of its files are valid."""
     if not isinstance(segment, str) or not _SEGMENT_NAME.fullmatch(segment) or not isinstance(facts, dict):

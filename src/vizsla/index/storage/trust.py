@@ -10,6 +10,8 @@ import os
 import warnings
 from pathlib import Path
 
+from vizsla.errors import VizslaWarning
+
 _in_process: set[str] = set()
 """The hashes that this process trusts, in case the folder of the user cannot be written to."""
 
@@ -33,5 +35,6 @@ def remember(sha256: str) -> None:
         warnings.warn(
             f"{_folder()}: cannot be written to ({e.strerror}), so other processes will not search what was built here "
             "until 'vizsla vectors trust' is run",
+            VizslaWarning,
             stacklevel=2,
         )

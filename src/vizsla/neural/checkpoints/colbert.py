@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from vizsla.cache import digest
-from vizsla.errors import InputError
+from vizsla.errors import InputError, VizslaWarning
 from vizsla.neural.checkpoints.checkpoint import (
     bert_arrays,
     bert_config,
@@ -90,6 +90,7 @@ class ColbertCheckpoint:
                 f"{folder}: no file says how this ColBERT reads texts ({_STANFORD} or {_PYLATE}), so it is read like "
                 f"ColBERT's authors': markers {settings.query_marker} and {settings.document_marker}, "
                 f"{settings.query_length} and {settings.length} tokens",
+                VizslaWarning,
                 stacklevel=5,
             )
         pieces = cls._pieces(folder, settings, _PYLATE if is_pylate else _STANFORD)

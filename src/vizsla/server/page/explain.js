@@ -4,6 +4,7 @@ import { el, fill, meter, number, plural, score } from "./dom.js";
 
 const TOKENS = 1000; // of a document are shown
 const ROWS = 30; // of terms; learned models have many more
+const ADDED = 8; // of terms that were added
 
 /** Opens or closes the explanation under a result. */
 export async function toggleExplanation(node, button, hit, ctx) {
@@ -93,16 +94,19 @@ function groupNode(group, several, most, sum, info) {
 		el("span.share", { title: `${group.score}` }, `${score(group.score)} · ${percent(Math.max(group.score, 0), sum)}`));
 	if (!group.parts?.length) return el("div.group", head, denseRow(group, most));
 	const found = group.parts.filter((t) => t.score).sort((a, b) => b.score - a.score);
-	const rest = found.slice(ROWS);
+	const added = found.filter((t) => t.added).slice(0, ADDED);
+	const shown = found.filter((t) => !t.added || added.includes(t)).slice(0, ROWS);
+	const rest = found.filter((t) => !shown.includes(t));
 	const absent = group.parts.filter((t) => !t.score);
-	const added = absent.filter((t) => t.added);
+	const unused = absent.filter((t) => t.added);
 	const plain = absent.filter((t) => !t.added);
 	return el("div.group", head, group.document_tokens && tokensNode(group),
-		el("dl.terms", found.slice(0, ROWS).map((t) => termRow(t, most, info))),
-		rest.length > 0 && el("p.absent", `${plural(rest.length, "more term")}: ${score(rest.reduce((s, t) => s + t.score, 0))} together.`),
+		el("dl.terms", shown.map((t) => termRow(t, most, info))),
+		rest.length > 0 && el("details", el("summary.absent", `${plural(rest.length, "more term")}: ${score(rest.reduce((s, t) => s + t.score, 0))} together`),
+			el("dl.terms", rest.map((t) => termRow(t, most, info)))),
 		plain.length > 0 && el("p.absent", "No match: ", plain.slice(0, 20).map((t, i) =>
 			[i ? ", " : "", el("b", nameOf(t)), ` (${[pieceOf(t), absence(t)].filter(Boolean).join(", ")})`])),
-		added.length > 0 && el("p.absent", `${plural(added.length, added[0].counted ? "word" : "term")} that ${adder(added[0])} added ${added.length === 1 ? "is" : "are"} not here.`));
+		unused.length > 0 && el("p.absent", `${plural(unused.length, unused[0].counted ? "word" : "term")} that ${adder(unused[0])} added ${unused.length === 1 ? "is" : "are"} not here.`));
 }
 
 const pieceOf = (t) => (t.piece ? `a piece of ${list(wordsOf(t))}` : "");
@@ -144,9 +148,9 @@ function termRow(t, most, info) {
 	const met = t.document_token ? `meets ${t.document_token}` : "";
 	const stem = t.term && word.toLowerCase() !== t.term ? `indexed as ${t.term}` : "";
 	return el("div.term", { title: [exact, stem].filter(Boolean).join("\n") },
-		el("dt", "hue" in t ? coloured(el("bdi", word), t) : el("bdi", word), t.added && el("span.tag", t.reason ?? (t.counted ? "added" : "added by the model"))),
+		el("dt", "hue" in t ? coloured(el("bdi", word), t) : el("bdi", word)),
 		el("dd", meter(Math.max(0.005, Math.abs(t.score) / most), t.added ? ".added" : t.score < 0 ? ".minus" : ""), el("span.part", score(t.score)),
-			el("small", [pieceOf(t), times, rarity, met, stem].filter(Boolean).join(" · "))));
+			el("small", t.added && el("span.tag", t.reason ?? (t.counted ? "added" : "added by the model")), [pieceOf(t), times, rarity, met, stem].filter(Boolean).join(" · "))));
 }
 
 function denseRow(part, most) {

@@ -15,17 +15,22 @@ export const clearFilters = () => change({ filters: [], where: "", page: 1 });
 
 export function toggleRail() {
 	if (document.body.classList.toggle("rail-open")) $("rail").querySelector("button").focus();
+	else $("filters")?.focus();
 }
+
+addEventListener("pointerdown", (e) => {
+	if (!e.target.closest("#rail, #filters")) document.body.classList.remove("rail-open");
+});
 
 /** The rail: drawn once for an index; counts are filled in when they come. */
 export function drawRail(info) {
-	const plain = info.facets?.find((field) => !field.endsWith(")"));
-	const input = el("input.mono", { type: "text", id: "where", spellcheck: "false", autocapitalize: "off", autocomplete: "off", placeholder: plain ? `${plain} = …` : "year >= 1999", "aria-describedby": "where-error" });
+	const plain = info.facets?.find((field) => !field.endsWith(")")) ?? "field";
+	const input = el("input.mono", { type: "text", id: "where", spellcheck: "false", autocapitalize: "off", autocomplete: "off", placeholder: `${plain} = …`, "aria-describedby": "where-error" });
 	const form = el("form.where", el("label", { for: "where" }, "Condition"), input, el("p.wrong", { id: "where-error", role: "alert", hidden: true }));
 	const use = (e) => { e.preventDefault(); change({ where: input.value.trim(), page: 1 }); };
 	form.addEventListener("submit", use);
 	input.addEventListener("change", use);
-	fill($("rail"), el("div.rail-head", el("h2", "Filters"), button(".icon.rail-close", toggleRail, { "aria-label": "Close the filters" }, icon("close"))), el("div", { id: "facets" }), form);
+	fill($("rail"), el("div.rail-head", el("h2", "Filters"), button(".icon.rail-close", toggleRail, { "aria-label": "Close the filters" }, icon("close"))), form, el("div", { id: "facets" }));
 }
 
 export function showWhere(text, error) {

@@ -1,5 +1,6 @@
 // Shortcuts. They rest while a field is being typed in.
-import { $, button, el, fill, icon } from "./dom.js";
+import { $ } from "./dom.js";
+import { showHelp } from "./help.js";
 import { judge } from "./judging.js";
 import { closePanel, panelKind } from "./panel.js";
 
@@ -32,7 +33,7 @@ function judgeCurrent(grade) {
 	if (id !== undefined) judge(id, grade);
 }
 
-const KEYS = [
+export const KEYS = [
 	["/", "search", () => { $("query").focus(); $("query").select(); }],
 	["j ↓", "next result", () => move(1)],
 	["k ↑", "result before", () => move(-1)],
@@ -44,21 +45,14 @@ const KEYS = [
 	["x", "take the judgement back", () => judgeCurrent(null)],
 	["[ ]", "page back, page on", (key) => press(key === "[" ? "page-back" : "page-next")],
 	["f", "filters", () => press("filters")],
+	["s", "order of the results", () => $("sort")?.focus()],
 	["c", "compare two models", () => press("compare")],
 	["m", "judgements and measures", () => press("judging")],
 	["t", "dark or light", () => press("theme")],
 	["Esc", "close"],
-	["?", "this list", showShortcuts],
+	["?", "this help", () => showHelp("Keyboard")],
 ];
 const ARROWS = { ArrowDown: "↓", ArrowUp: "↑" };
-
-export function showShortcuts() {
-	const dialog = $("shortcuts");
-	fill(dialog, el("div.panel-head", el("h2", { id: "shortcuts-title" }, "Keyboard"), button(".icon", () => dialog.close(), { "aria-label": "Close" }, icon("close"))),
-		el("dl.keys", KEYS.map(([keys, text]) => el("div", el("dt", keys.split(" ").map((k) => el("kbd", k))), el("dd", text)))));
-	dialog.onclick = (e) => e.target === dialog && dialog.close();
-	dialog.showModal();
-}
 
 function onKey(e) {
 	if (e.defaultPrevented || e.isComposing || e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open], :popover-open")) return;

@@ -13,7 +13,7 @@ export function picker(key, info, label) {
 	const id = `models-${++made}`;
 	const name = sideName(get()[key], info);
 	const opener = el("button.button.picker", { type: "button", popovertarget: id, title: name },
-		label && el("span.side-mark", label), el("span.sr", "Model "), el("span.mono", cut(name, 60)), icon("chevron"));
+		label && el("span.side-mark", label), el("span.sr", "Model "), el("span.mono", cut(name, 200)), icon("chevron"));
 	const pop = el("div.popover", { id, popover: "auto", role: "dialog", "aria-label": "Choose a model" });
 	pop.addEventListener("beforetoggle", (e) => e.newState === "open" && fillPopover(pop, key, info));
 	pop.addEventListener("toggle", (e) => {
@@ -31,7 +31,10 @@ export function picker(key, info, label) {
 
 function fillPopover(pop, key, info) {
 	const side = get()[key];
-	const set = (patch) => { pop.hidePopover(); change({ [key]: { ...get()[key], ...patch }, page: 1 }); };
+	const set = (patch) => {
+		pop.hidePopover();
+		change({ [key]: { ...get()[key], ...patch }, page: 1, ...(patch.rerank && { sort: "" }) });  // a reranker has its own order
+	};
 	const own = (name) => (name === info.model ? "" : name);
 	const known = info.models.some((m) => own(m.name) === side.model);
 	const input = el("input.mono", { type: "text", spellcheck: "false", autocapitalize: "off", autocomplete: "off", placeholder: "bm25(k1=1.2, b=0.75)", value: known ? "" : side.model });

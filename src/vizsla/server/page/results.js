@@ -6,6 +6,7 @@ import { gradeButtons } from "./judging.js";
 import { change, get, linkTo } from "./state.js";
 
 const TITLE = 220;
+const HEADING = 100;  // of a text that has no title
 const SNIPPET = 600;
 const CHIPS = 4;
 const WEB = /^https?:\/\//i;
@@ -13,10 +14,14 @@ const WEB = /^https?:\/\//i;
 /** The fields that are read as text, other than the title. */
 export const textFields = (info) => info.fields.filter((f) => f !== "title");
 
-/** The first of: the title, the first line of the text, the id. */
+const firstLine = (text) => (typeof text === "string" ? text.slice(0, 4000).trim().split("\n", 1)[0] : "");
+
+/** The first of: the title, the beginning of the text, the id. */
 export function titleOf(hit, info) {
-	const texts = ["title", ...textFields(info)].map((name) => hit.document[name]);
-	return texts.find((t) => typeof t === "string" && t.trim())?.slice(0, 4000).trim().split("\n", 1)[0] ?? hit.id;
+	const title = firstLine(hit.document.title);
+	if (title) return title;
+	const text = textFields(info).map((name) => firstLine(hit.document[name])).find(Boolean);
+	return text === undefined ? hit.id : cut(text, HEADING).replace(/\s+\S{0,24}…$/, " …");
 }
 
 function titleNodes(hit, info) {
@@ -47,7 +52,8 @@ export function valueNode(value, length) {
 function chips(hit, info) {
 	const { facets } = info;
 	const names = Object.keys(hit.document).filter((name) => name !== "title" && !info.fields.includes(name));
-	return [...new Set([...facets, ...names])].slice(0, 40).map((name) => {
+	const first = get().sort.replace(/^-/, "");
+	return [...new Set([...(names.includes(first) ? [first] : []), ...facets, ...names])].slice(0, 40).map((name) => {
 		const values = (Object.hasOwn(hit.document, name) ? [hit.document[name]].flat() : []).filter((v) => v != null && v !== "" && v !== hit.id && typeof v !== "object").slice(0, 3);
 		return values.length > 0 && el("span.chip", el("span", cut(name, 30)), values.map((v) =>
 			facets.includes(name)

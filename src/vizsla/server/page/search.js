@@ -71,7 +71,7 @@ async function ask(info, body, signal) {
 
 async function runOne(state, info, server, signal) {
 	const ctx = context("a", state, info, server);
-	const page = await ask(info, { ...ctx.request, k: PAGE_SIZE + 1, offset: offset(state), highlight: highlight(info), ...spelling(state, info) }, signal);
+	const page = await ask(info, { ...ctx.request, ...(state.sort && { sort: state.sort }), k: PAGE_SIZE + 1, offset: offset(state), highlight: highlight(info), ...spelling(state, info) }, signal);
 	const searched = drawSpelling(state, page);
 	if (page.corrected) Object.assign(ctx, { request: { ...ctx.request, query: searched.q }, judging: false });  // judgements are of what was typed
 	const more = page.hits.length > PAGE_SIZE;  // one more than is shown: is there a next page?
@@ -159,7 +159,7 @@ function drawPager(state, more) {
 		const go = (e) => { e.preventDefault(); change({ page, doc: "" }); scrollTo(0, 0); $("results").focus({ preventScroll: true }); };
 		return el("a.button", { id, href: linkTo({ page, doc: "" }), onclick: go }, text);
 	};
-	fill($("pager"), state.page > 1 ? step("page-back", state.page - 1, icon("back"), "Back") : el("span"),
+	fill($("pager"), state.page > 1 ? step("page-back", state.page - 1, icon("back"), "Previous") : el("span"),
 		el("span.quiet-text", (state.page > 1 || more) && `Page ${number(state.page)}`),
-		more ? step("page-next", state.page + 1, "More", icon("next")) : el("span"));
+		more ? step("page-next", state.page + 1, "Next", icon("next")) : el("span"));
 }

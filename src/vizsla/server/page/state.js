@@ -5,7 +5,7 @@ const SIDE = ["model", "expand", "rerank", "combine"];
 
 const emptySide = () => Object.fromEntries(SIDE.map((name) => [name, ""]));
 /** A search without filters, by the index's own model. */
-export const plain = () => ({ filters: [], where: "", syntax: "", exact: false, page: 1, doc: "", a: emptySide(), b: null });
+export const plain = () => ({ filters: [], where: "", syntax: "", sort: "", exact: false, page: 1, doc: "", a: emptySide(), b: null });
 
 function fromAddress() {
 	const params = new URLSearchParams(location.search);
@@ -18,6 +18,7 @@ function fromAddress() {
 		filters: params.getAll("f").map(readFilter).filter(Boolean),  // chosen values of facets
 		where: text("where"),  // a condition in words
 		syntax: text("syntax") === "lucene" ? "lucene" : "",  // the language of the query; empty for plain words
+		sort: text("sort"),  // a field, with - before it in descending order; empty for the best first
 		exact: params.has("exact"),  // the query is searched as it was typed, also if it looks misspelt
 		half: false,  // the last word may be half typed; no link is
 		page: Math.max(1, Number.parseInt(text("page"), 10) || 1),
@@ -32,7 +33,7 @@ function toAddress(state) {
 	const params = new URLSearchParams();
 	const put = (name, value) => value && params.append(name, value);
 	const putSide = (prefix, side) => SIDE.forEach((name) => put(prefix + name, side[name]));
-	for (const name of ["index", "q", "like", "where", "syntax", "doc"]) put(name, state[name]);
+	for (const name of ["index", "q", "like", "where", "syntax", "sort", "doc"]) put(name, state[name]);
 	for (const { field, value, filter } of state.filters) put("f", `${encodeURIComponent(field)}=${JSON.stringify(filter ? [value, filter] : value)}`);
 	put("exact", state.exact && 1);
 	put("page", state.page > 1 && state.page);

@@ -61,7 +61,7 @@ export function noResults(state, info, signal) {
 
 /** Something went wrong: the server's own sentence, and what can be done. */
 export function showError(error, retry) {
-	const { filters, where, a, b } = get();
+	const { filters, where, sort, a, b } = get();
 	const chosen = [a, b].some((side) => side && Object.values(side).some(Boolean));
 	const wrong = error.status === 400;
 	const [problem, ...place] = error.message.split("\n");  // a mistake in a query is shown in its place
@@ -71,6 +71,7 @@ export function showError(error, retry) {
 		el("div.row",
 			!wrong && button(".button", retry, { id: "retry" }, "Try again"),
 			wrong && Boolean(filters.length || where) && button(".button", clearFilters, "Search without filters"),
+			wrong && sort && button(".button", () => change({ sort: "", page: 1 }), "Show the best first"),
 			wrong && chosen && button(".button", () => change({ a: plain().a, b: b && plain().a, page: 1 }), "Use the index's own model"))));
 }
 

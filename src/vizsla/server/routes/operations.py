@@ -64,6 +64,7 @@ def describe(service: Service, hosted: Hosted) -> dict[str, Any]:
         return {"name": hosted.name, "status": "unavailable", "reason": hosted.problem}
     index = hosted.index
     info = index.info()
+    facets, sort_fields = hosted.fields()
     parts = [
         {
             "name": part.component.name,
@@ -85,7 +86,8 @@ def describe(service: Service, hosted: Hosted) -> dict[str, Any]:
         "models": hosted.models.choices(),
         "expanders": hosted.models.expanders(),
         "rerankers": list(service.settings.rerankers),
-        "facets": hosted.facets,
+        "facets": facets,
+        "sort_fields": sort_fields,
     }
 
 
