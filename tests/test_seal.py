@@ -315,7 +315,7 @@ def test_mistakes_are_told(tmp_path: Path, causal: Path) -> None:
         index.commit()
         with pytest.raises(InputError, match="this generator reads a document"):
             index.search("dog")
-    with pytest.raises(InputError, match="this generator writes n-grams, for the model seal"):
+    with pytest.raises(InputError, match="this generator writes n-grams, not texts"):
         GAR(generator=str(causal)).augmented(["dog"])
 
 

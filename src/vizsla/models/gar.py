@@ -78,8 +78,8 @@ class GAR(QueryExpander):
     def _generator(self) -> TextGenerator:
         generator = open_generator(self.generator)
         if generator.task in ("query", NGRAMS):
-            what = "reads a document" if generator.task == "query" else "writes n-grams, for the model seal"
-            raise InputError(f"this generator {what}; gar needs one that answers a question", file=self.generator)
+            what = "reads a document" if generator.task == "query" else "writes n-grams, not texts"
+            raise InputError(f"this generator {what}, and gar needs one that reads a question", file=self.generator)
         return generator
 
     @once

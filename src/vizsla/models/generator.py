@@ -107,7 +107,13 @@ class TextGenerator(ABC):
         return self.task in ("title", NGRAMS)
 
     def search(
-        self, texts: Sequence[str], rule: Rule[S], beam: int, steps: int, *, titles: bool = False
+        self,
+        texts: Sequence[str],  # noqa: ARG002 (a generator need not be able to do this)
+        rule: Rule[S],  # noqa: ARG002
+        beam: int,  # noqa: ARG002
+        steps: int,  # noqa: ARG002
+        *,
+        titles: bool = False,  # noqa: ARG002
     ) -> list[list[Written[S]]]:
         """For each input every text of up to `steps` tokens that was among the best `beam` of its length.
 
