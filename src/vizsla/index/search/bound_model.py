@@ -191,6 +191,8 @@ class BoundModel:
     weightings: Weightings
     has_vectors: bool
     """Whether the model has vectors or n-grams, so that documents are not found by terms alone."""
+    documents: BoundModel | None = None
+    """The parts that read whole documents, in an index of passages; the others find passages."""
 
     @classmethod
     def bind(cls, model: Model, own: Model, statistics: Mapping[str, NamespaceStatistics]) -> BoundModel:
@@ -213,6 +215,16 @@ class BoundModel:
             c.weighting(statistics[c.namespace]) if isinstance(c, SparseComponent) else Weighting() for c in searched
         ]
         parts = tuple(_part(space, *bound[space], statistics) for space in bound)
+        whole = tuple(part for part in parts if part.component.reads_documents)
+        if not whole:
+            return cls._of(model, parts, weightings)
+        passages = tuple(part for part in parts if part not in whole)
+        if not passages:
+            raise VizslaError(f"{model.name} scores documents of passages; add a model that finds these, such as bm25")
+        return replace(cls._of(model, passages, weightings), documents=cls._of(model, whole, weightings))
+
+    @classmethod
+    def _of(cls, model: Model, parts: tuple[BoundPart, ...], weightings: Sequence[Weighting]) -> BoundModel:
         sparse = tuple(part for part in parts if isinstance(part, SparsePart))
         dense = tuple(part for part in parts if isinstance(part, DensePart))
         tokens = tuple(part for part in parts if isinstance(part, TokenPart))
@@ -220,6 +232,11 @@ class BoundModel:
         ngrams = tuple(part for part in parts if isinstance(part, NgramPart))
         has_vectors = len(sparse) < len(parts)
         return cls(model, parts, sparse, dense, tokens, matches, ngrams, Weightings.pack(weightings), has_vectors)
+
+    @property
+    def all_parts(self) -> tuple[BoundPart, ...]:
+        """The parts that find passages, and those that read whole documents."""
+        return self.parts if self.documents is None else self.parts + self.documents.parts
 
     def encode(self, texts: Sequence[str], context: SearchContext) -> list[Query]:
         """Queries as numbers for the engine; terms that no document has are left out."""
