@@ -15,6 +15,7 @@ from conftest import Cli
 from served import served
 from vizsla import Document, Index, RemoteIndex, Splitter, VizslaError, parse_model
 from vizsla.errors import UnsupportedError
+from vizsla.index.exporting import document_vectors
 from vizsla.models import BM25, Model
 
 SUM = "bm25 + 0.5 * bm25-document"
@@ -120,7 +121,8 @@ def test_models_read_the_headings_above_a_passage(index: Index, tmp_path: Path) 
     fed = index.search("vizsla food", 1)[0]
     assert (fed.id, fed["text"], fed["title"]) == ("vizsla", "Food\n\nIt eats meat twice.", "Vizsla")
     daily = index.search("care hours", 1, model="bm25")[0]
-    assert daily["text"] == "Every day for hours." and daily.place.breadcrumb == ("Vizsla", "Care")
+    assert daily["text"] == "Every day for hours."
+    assert daily.place.breadcrumb == ("Vizsla", "Care")
     leaves = {leaf.facts["term"]: leaf.score for leaf in index.explain("care hours", "vizsla", model="bm25").parts}
     assert min(leaves.values()) > 0
     with Index.create(tmp_path / "i", passages=Splitter(8, headings=False)) as plain:
@@ -157,14 +159,13 @@ def test_explanations_show_the_score_of_the_document(index: Index) -> None:
 def test_document_scores_on_the_command_line_and_in_the_api(cli: Cli, tmp_path: Path, index: Index) -> None:
     source = tmp_path / "vizsla.md"
     source.write_text("# Vizsla\n\nA dog that points.\n\n## Care\n\nIt needs to run. Every day, for an hour or two.\n")
-    cli(["index", str(source), "-o", str(tmp_path / "i"), "--passages", "8", "--model", SUM])
-    out = cli(["search", str(tmp_path / "i"), "care every hour", "--explain", "--passages", "2"]).output
-    assert "bm25-document" in out
-    cli(["index", str(source), "-o", str(tmp_path / "p"), "--passages", "8", "--no-headings"])
+    assert cli("index", source, "-o", tmp_path / "i", "--passages", 8, "--model", SUM)[0] == 0
+    assert "bm25-document" in cli("explain", tmp_path / "i", "care every hour", "vizsla.md")[1]
+    assert cli("index", source, "-o", tmp_path / "p", "--passages", 8, "--no-headings")[0] == 0
     with Index.open(tmp_path / "i") as read, Index.open(tmp_path / "p") as plain:
-        assert [hit.passage for hit in read.search("care", 9, model="bm25", passages=9)] == [2, 1]
+        assert [hit.passage for hit in read.search("care", 9, model="bm25", passages=9)] == [1, 2]
         assert [hit.passage for hit in plain.search("care", 9, passages=9)] == [1]
-    with served(index.path) as address, RemoteIndex(address) as remote:
+    with served({"dogs": str(index.path)}) as server, RemoteIndex(f"{server.url}/dogs") as remote:
         for options in ({}, {"passages": 3}, {"model": "bm25 + 2 * bm25-document"}):
             near, far = index.search("points meat", **options), remote.search("points meat", **options)
             assert [(h.id, h.passage, h.score) for h in far] == [(h.id, h.passage, h.score) for h in near]
@@ -182,19 +183,36 @@ def test_what_cannot_be_scored_is_refused(index: Index, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="rankings of passages"):
         index.search("dog", combine="rrf")
     with pytest.raises(VizslaError, match="cannot be exported"):
-        list(index.document_vectors())
+        list(document_vectors(index))
     with pytest.raises(VizslaError, match="headings is True or False"):
         Splitter(9, headings=1)  # type: ignore[arg-type]
 
 
 def test_a_document_may_say_itself_what_stands_for_it(tmp_path: Path) -> None:
     with Index.create(tmp_path / "i", SUM, passages=2) as index:
-        index.add([{"id": "1", "text": "a dog barks at night", "document_text": "night watch"}, {"id": "2", "text": "night"}])
+        index.add(
+            [{"id": "1", "text": "a dog barks at night", "document_text": "night watch"}, {"id": "2", "text": "night"}]
+        )
         index.commit()
         scores = np.array([hit.score for hit in index.search("dog watch", passages=9)])
         without = np.array([hit.score for hit in index.search("dog watch", passages=9, model="bm25")])
-        assert len(scores) == 1 and (scores > without).all()
+        assert len(scores) == 1
+        assert (scores > without).all()
         assert index.get("1")["document_text"] == "night watch"
+
+
+def test_other_weights_of_the_sum_are_fitted(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice([f"w{i}" for i in range(300)], 40)) for _ in range(80)]
+    with Index.create(tmp_path / "i", "auto(bm25, bm25-wp) + 0.5 * bm25-document", passages=20) as index:
+        index.add([{"id": str(i), "text": text} for i, text in enumerate(texts)])
+        index.commit()
+        one, fitted, whole = (part.weight for part in index.model.parts)
+        assert (one, whole) == (1, 0.5)
+        assert fitted != 1
+        assert index.search(texts[7], 1)[0].id == "7"
+    with Index.create(tmp_path / "j", SUM, passages=20) as index, pytest.raises(VizslaError, match="not a sum"):
+        index.fit_weights()
 
 
 def test_the_model_is_written_as_an_expression() -> None:

@@ -224,7 +224,7 @@ class BoundModel:
         return replace(cls._of(model, passages, weightings), documents=cls._of(model, whole, weightings))
 
     @classmethod
-    def _of(cls, model: Model, parts: tuple[BoundPart, ...], weightings: Sequence[Weighting]) -> BoundModel:
+    def _of(cls, model: Model, parts: tuple[BoundPart, ...], weightings: list[Weighting]) -> BoundModel:
         sparse = tuple(part for part in parts if isinstance(part, SparsePart))
         dense = tuple(part for part in parts if isinstance(part, DensePart))
         tokens = tuple(part for part in parts if isinstance(part, TokenPart))

@@ -40,7 +40,7 @@ class DocumentScores:
     def highest(self) -> float:
         """The highest score of any document."""
         (best,) = self._searcher.top_k([self._query], self._bound, 1)
-        return max([0.0, *best.scores.tolist()])
+        return max(0.0, float(best.scores[0])) if len(best) else 0.0
 
     def added_to(self, rank: Callable[[int], TopDocuments]) -> Callable[[int], TopDocuments]:
         """What gives the best n passages by the sum, from what gives them by their own scores alone.

@@ -168,6 +168,7 @@ def _term_table(snapshot: Snapshot, parts: Sequence[SparsePart], *, prefixed: bo
 
 def only_sparse_part(searcher: Searcher) -> SparsePart:
     """The sparse part of a model that has no other; any other model is refused."""
+    _check_passages_alone(searcher)
     if len(searcher.own.parts) > 1 or not searcher.own.sparse:
         raise VizslaError(
             f"posting lists can be exported of one sparse model, and this index has {searcher.own.model.name}"

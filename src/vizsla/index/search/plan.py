@@ -157,7 +157,7 @@ class Search:
         combination = combination_of(options.combine)
         single = len(bound.parts) == 1
         if bound.documents is not None and combination.name != "sum":
-            raise UnsupportedError(f"{combination.name} combines rankings of passages; leave out the score of documents")
+            raise UnsupportedError(f"{combination.name} combines rankings of passages; leave out scores of documents")
         if single and combination.name != "sum":
             raise VizslaError(f"{combination.name} combines the parts of a sum, and this model has only one part")
         syntax = None if options.syntax is None else check_syntax(options.syntax)

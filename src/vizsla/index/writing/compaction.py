@@ -285,9 +285,7 @@ _BATCH = 2000  # documents that are read at once
 class SequenceBuilder:
     """Reads the stored texts of documents and gives their terms by the numbers of the index."""
 
-    def __init__(
-        self, path: Path, db: sqlite3.Connection, space: int, bm25: BM25, splitter: Splitter | None
-    ) -> None:
+    def __init__(self, path: Path, db: sqlite3.Connection, space: int, bm25: BM25, splitter: Splitter | None) -> None:
         self._path = path
         self._db = db
         self._splitter = splitter
