@@ -68,7 +68,7 @@ class Splitter:
         """The given splitter, or one for passages of a number of words.
 
         >>> Splitter.of(100)
-        Splitter(size=100, overlap=0, unit='words', at='sentences')
+        Splitter(size=100, overlap=0, unit='words', at='sentences', headings=True)
         """
         if isinstance(value, Splitter):
             return value
@@ -115,12 +115,11 @@ class Splitter:
         The title has the headings above the passage behind it, and the first passage has a field `document_text`: title
         and text of the whole document.
 
-        >>> text = "# Care\n\nIt needs to run. Every day."
-        >>> vizsla = Document("v", {"title": "Vizsla", "text": text, "outline": {"headings": [[2, 1, "Care"]]}})
-        >>> splitter = Splitter(5)
-        >>> for passage in splitter.read(vizsla, list(splitter.passages(vizsla))):
+        >>> text, headings = "Care It needs to run. Every day.", [[0, 1, "Care"]]
+        >>> vizsla = Document("v", {"title": "Vizsla", "text": text, "outline": {"headings": headings}})
+        >>> for passage in Splitter(5).read(vizsla, list(Splitter(5).passages(vizsla))):
         ...     print(passage["title"], passage.get("document_text"))
-        Vizsla ['Vizsla', '# Care\n\nIt needs to run. Every day.']
+        Vizsla ['Vizsla', 'Care It needs to run. Every day.']
         ['Vizsla', 'Care'] None
         """
         for number, passage in enumerate(passages):
