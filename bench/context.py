@@ -39,7 +39,7 @@ from vizsla.numbers import number_text
 from vizsla.runs import Hits
 
 BUDGETS = 500, 1000, 2000
-WEIGHTS = 0.1, 0.2, 0.4, 0.8
+WEIGHTS = 0.1, 0.2, 0.4
 DEPTH = 30
 SIZE = 200
 

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from conftest import Cli
 from served import served
 from vizsla import Document, Index, RemoteIndex, Splitter, VizslaError, parse_model
+from vizsla.backends.qdrant import QdrantIndex
 from vizsla.errors import UnsupportedError
+from vizsla.index import encode_shard
 from vizsla.index.exporting import document_vectors
 from vizsla.models import BM25, Model
 
@@ -174,6 +176,10 @@ def test_document_scores_on_the_command_line_and_in_the_api(cli: Cli, tmp_path: 
 def test_what_cannot_be_scored_is_refused(index: Index, tmp_path: Path) -> None:
     with pytest.raises(VizslaError, match="needs an index of passages"):
         Index.create(tmp_path / "i", SUM)
+    with pytest.raises(VizslaError, match="needs an index of passages"):
+        encode_shard([VIZSLA], tmp_path / "part.parquet", SUM)
+    with pytest.raises(VizslaError, match="needs an index of passages"):
+        QdrantIndex.create("qdrant://127.0.0.1:1/dogs", SUM)
     with pytest.raises(VizslaError, match="add a model that finds these"):
         Index.create(tmp_path / "i", "bm25-document", passages=9)
     with pytest.raises(VizslaError, match="add a model that finds these"):
