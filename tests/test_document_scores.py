@@ -18,7 +18,8 @@ from vizsla.backends.qdrant import QdrantIndex
 from vizsla.errors import UnsupportedError
 from vizsla.index import encode_shard
 from vizsla.index.exporting import document_vectors
-from vizsla.models import BM25, Model
+from vizsla.models import BM25, Model, parse_expander, with_expansion
+from vizsla.server.requested_models import RequestedModels
 
 SUM = "bm25 + 0.5 * bm25-document"
 WORDS = ["dog", "cat", "fish", "bird"]
@@ -167,6 +168,9 @@ def test_document_scores_on_the_command_line_and_in_the_api(cli: Cli, tmp_path: 
     with Index.open(tmp_path / "i") as read, Index.open(tmp_path / "p") as plain:
         assert [hit.passage for hit in read.search("care", 9, model="bm25", passages=9)] == [1, 2]
         assert [hit.passage for hit in plain.search("care", 9, passages=9)] == [1]
+    offered = [choice["name"] for choice in RequestedModels(index.model, {}).choices()]
+    assert "bm25" in offered
+    assert "bm25-document" not in offered
     with served({"dogs": str(index.path)}) as server, RemoteIndex(f"{server.url}/dogs") as remote:
         for options in ({}, {"passages": 3}, {"model": "bm25 + 2 * bm25-document"}):
             near, far = index.search("points meat", **options), remote.search("points meat", **options)
@@ -192,6 +196,15 @@ def test_what_cannot_be_scored_is_refused(index: Index, tmp_path: Path) -> None:
         list(document_vectors(index))
     with pytest.raises(VizslaError, match="headings is True or False"):
         Splitter(9, headings=1)  # type: ignore[arg-type]
+
+
+def test_expanded_queries_leave_the_score_of_documents_as_it_is(index: Index) -> None:
+    expanded = with_expansion(index.model, parse_expander("rm3(documents=1, terms=3)"))
+    hit = index.search("points", 1, model=expanded)[0]
+    own, whole = index.explain("points", hit.id, model=expanded).parts
+    assert own.score + whole.score == pytest.approx(hit.score)
+    assert (own.name, own.parts[0].facts["in_query"]) == ("bm25 with rm3", 0.5)
+    assert (whole.name, [leaf.facts["in_query"] for leaf in whole.parts]) == ("bm25-document", [1])
 
 
 def test_a_document_may_say_itself_what_stands_for_it(tmp_path: Path) -> None:

@@ -452,7 +452,7 @@ def with_expansion(model: Model, expander: QueryExpander) -> Model:
         bm25 = part.component
         if isinstance(bm25, ExpandedBM25):
             bm25 = replace(bm25.bm25, namespace=bm25.namespace)
-        if isinstance(bm25, BM25):
+        if isinstance(bm25, BM25) and not bm25.reads_documents:
             problem = expander.problem(bm25)
             if problem is None:
                 parts.append(Part(part.weight, bm25.expand(expander)))
