@@ -1,7 +1,7 @@
 """How often a budget of tokens from long documents holds the answer: windows, breadcrumbs, document scores, both.
 
     python bench/context.py articles DATA [--articles 4000] [--model vizsla-sparse] [--questions 600]
-    python bench/context.py guidance DATA [--model hybrid]
+    python bench/context.py guidance DATA [--publisher WHO] [--model hybrid]
     python bench/context.py manuals FOLDER [--questions 600]
 
 `articles`: DATA is a data set of Wikipedia passages in BEIR's layout with questions and answers
@@ -102,9 +102,11 @@ def articles(data: Path, count: int, questions: int) -> Task:
     return Task(documents, chosen)
 
 
-def guidance(data: Path, questions: int) -> Task:
+def guidance(data: Path, questions: int, only: str | None) -> Task:
     sections: dict[str, list[Document]] = {}
     for section in read_documents(data / "corpus.jsonl"):
+        if only is not None and not section.id.startswith(f"{only}-"):
+            continue
         sections.setdefault(section.id.rpartition("-")[0], []).append(section)
     documents, places = [], {}
     for publisher, every in sections.items():
@@ -124,6 +126,8 @@ def guidance(data: Path, questions: int) -> Task:
     for split in ("dev", "test"):
         for line in (data / "qrels" / f"{split}.tsv").read_text().splitlines()[1:]:
             query, section_id, _ = line.split("\t")
+            if section_id not in places:
+                continue
             chosen.append(Question(asked[query], covers(*places[section_id]), split == "dev"))
     return Task(documents, sampled(chosen, questions))
 
@@ -217,11 +221,12 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=600, help="how many for choosing, and how many for judging")
     parser.add_argument("--model", choices=("bm25", "vizsla-sparse", "hybrid"), default="bm25")
     parser.add_argument("--passages", type=int, nargs="+", default=[1, 100], help="how many of a document, at most")
+    parser.add_argument("--publisher", help="of guidance: Australia, CDC, UK or WHO alone")
     given = parser.parse_args()
     if given.task == "articles":
         task = articles(given.data, given.articles, given.questions)
     elif given.task == "guidance":
-        task = guidance(given.data, given.questions)
+        task = guidance(given.data, given.questions, given.publisher)
     else:
         task = manuals(given.data, given.questions)
     measure(task, given.model, given.passages)
