@@ -235,6 +235,6 @@ def test_other_weights_of_the_sum_are_fitted(tmp_path: Path) -> None:
 
 
 def test_the_model_is_written_as_an_expression() -> None:
-    model = parse_model("bm25 + 0.2 * bm25-document(k1=1.2)")
-    assert model.name == "bm25 + 0.2 * bm25-document(k1=1.2)"
+    model = parse_model("bm25 + 0.1 * bm25-document(k1=1.2)")
+    assert model.name == "bm25 + 0.1 * bm25-document(k1=1.2)"
     assert [part.component.reads_documents for part in model.parts] == [False, True]

@@ -68,7 +68,7 @@ def check_documents_read(model: Model, splitter: Splitter | None) -> None:
     if not all(component.reads_documents for component in whole):
         raise VizslaError(f"a model that reads {DOCUMENT_TEXT} reads no other field, since that has the title as well")
     if len(whole) == len(model.parts):
-        raise VizslaError(f"{name} scores documents of passages; add a model that finds these: bm25 + 0.2 * {name}")
+        raise VizslaError(f"{name} scores documents of passages; add a model that finds these: bm25 + 0.1 * {name}")
 
 
 def check_positions(positions: object, model: Model, stored: bool) -> None:

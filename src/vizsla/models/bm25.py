@@ -391,7 +391,7 @@ DOCUMENT_PART: dict[str, Any] = {"fields": (DOCUMENT_TEXT,), "namespace": "docum
 
 @MODELS.register(
     "bm25-document",
-    help="BM25 of the whole document of a passage, for a sum: bm25 + 0.2 * bm25-document.",
+    help="BM25 of the whole document of a passage, for a sum: bm25 + 0.1 * bm25-document.",
     options=with_defaults(BM25_OPTIONS, **DOCUMENT_PART),
 )
 def bm25_of_documents(**options: Any) -> BM25:
