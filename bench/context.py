@@ -134,9 +134,10 @@ def guidance(data: Path, questions: int, only: str | None) -> Task:
 
 def manuals(folder: Path, questions: int) -> Task:
     from vizsla.datasets import Source
-    from vizsla.models import Sampling, open_generator
+    from vizsla.models.generator import Sampling, open_generator
 
-    documents = [d for path in sorted(folder.rglob("*.pdf")) for d in Source.find(path).documents()]
+    read = (d for path in sorted(folder.rglob("*.pdf")) for d in Source.find(path).documents())
+    documents = list({d.id: d for d in read}.values())
     rng = random.Random(0)
     spans = [(d, *span) for d in documents for span in Splitter(120).spans(d["text"])[::2]]
     spans = [s for s in spans if len(s[0]["text"][s[1] : s[2]].split()) >= 60]
