@@ -89,7 +89,7 @@ class SearchPlan:
             self.depth,
         )
         shape = (self.as_pyserini, self.doc_as_text)
-        return (self.hosted.name, self.k, self.offset, self.filter and str(self.filter), how, extra, shape)
+        return (id(self.hosted), self.k, self.offset, self.filter and str(self.filter), how, extra, shape)
 
     async def submit(self, service: Service, queries: Sequence[str]) -> list[bytes]:
         """The answers to queries, which wait for their turn."""
@@ -413,7 +413,8 @@ class FastPath:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         found = _PATH.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
-        hosted = None if found is None else self._service.hosting.indexes.get(found[1])
+        hosting = self._service.hosting
+        hosted = None if found is None or not hosting.is_current(found[1]) else hosting.indexes.get(found[1])
         asked = None if hosted is None else _parameters(scope["query_string"])
         if hosted is None or asked is None:  # the application reports the error
             await self._app(scope, receive, send)
