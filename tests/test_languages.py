@@ -348,6 +348,31 @@ def test_an_export_says_what_the_other_engine_lacks(tmp_path: Path, cli: Cli) ->
     assert "posting lists can be exported of one sparse model" in said
 
 
+def test_exported_weights_of_each_language_give_the_scores(tmp_path: Path, cli: Cli) -> None:
+    with vizsla.Index.create(tmp_path / "index", language="de,en") as index:
+        index.add(_documents("de en", 2))
+        index.commit()
+        index.add([{"id": "fr", "text": TEXTS["fr"]}])  # a language without a part
+        index.commit()
+        query = "alte Häuser old houses maisons"
+        scores = {hit.id: hit.score for hit in index.search(query)}
+    assert scores.keys() == {"de0", "de1", "en0", "en1", "fr"}
+    assert cli("export", tmp_path / "index", "-o", tmp_path / "out.jsonl")[0] == 0
+    vectors = {row["id"]: row["vector"] for row in map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())}
+    for doc_id, part in {"de1": "words-de:", "en0": "words-en:", "fr": "words-other:"}.items():
+        assert all(term.startswith(part) for term in vectors[doc_id])
+    for format in ("elasticsearch", "opensearch"):
+        code, _, said = cli("export", tmp_path / "index", "-o", tmp_path / format, "--format", format)
+        assert (code, "each document has terms of its own language" in said) == (0, True)
+        code, written, _ = cli("export", tmp_path / "index", "--format", format, "--query", query, "-o", "-")
+        assert code == 0
+        for term in ("haus", "hous", "maisons"):
+            assert f'"{term}"' in written
+    code, written, _ = cli("export", tmp_path / "index", "--format", "anserini", "--query", query, "-o", "-")
+    assert code == 0
+    assert {"words-de:haus", "words-en:hous"} <= set(written.split())
+
+
 def test_languages_are_named_or_refused(tmp_path: Path) -> None:
     assert vizsla.Index.create(tmp_path / "a", language="German").model == vizsla.BM25(analyzer="german")
     for options in ({"language": "klingon"}, {"language": "auto"}, {"language": "de", "model": "bm25"}):
@@ -408,6 +433,59 @@ def test_a_language_counts_by_the_words_of_the_query_that_it_knows(tmp_path: Pat
     small.add([{"id": str(i), **content} for i, content in enumerate(contents)])
     small.commit()
     assert {int(h.id): h.score for h in small.search("the Hund Rex")} == pytest.approx(dict(enumerate(scores[0])))
+
+
+@pytest.mark.parametrize("positions", [False, True])
+def test_near_words_prefixes_phrases_and_counts_of_several_languages(tmp_path: Path, positions: bool) -> None:
+    index = vizsla.Index.create(tmp_path / "index", language="de,en,zh", positions=positions)
+    index.add([{**document, "place": document["id"][:2]} for document in _documents("de en zh fr", 2)])
+    index.commit()
+    for query, found in {
+        "hunt~1": "de", "haas~1": "de", "hoose~1": "en", "maisonz~1": "fr",  # by the terms of each language
+        "haus*": "de", "hous*": "en", "gar*": "de en", "mais*": "fr", "jard* gard*": "en fr",
+        '"alten Häusern"': "de", '"old house"': "en", '"vieilles maisons"': "fr", '"老房子"': "zh",
+        '"alten old"': "", '"der Hund" -"old house"': "de", "+haus~1 -text:katze": "",
+    }.items():  # fmt: skip
+        expected = {f"{code}{i}" for code in found.split() for i in range(2)}
+        assert {hit.id for hit in index.search(query, 20, syntax="lucene")} == expected, query
+        assert index.count(query, syntax="lucene") == len(expected)
+        counted = index.facets(["place"], query, syntax="lucene")["place"].values
+        assert {value.value: value.count for value in counted} == dict.fromkeys(found.split(), 2)
+    counted = index.facets(["place"], "Hund dog 老房子")["place"].values
+    assert {value.value: value.count for value in counted} == {"de": 2, "en": 2, "zh": 2}
+    assert {hit.id for hit in index.search("Hund dog chien", filter='place = "fr"')} == {"fr0", "fr1"}
+    for query in ("Hunt", "hoose"):
+        (best, *_) = index.search(query, typos="on")
+        assert best.id == {"Hunt": "de0", "hoose": "en0"}[query]
+
+
+def test_documents_in_a_new_language_are_added_through_clients_and_clusters(
+    tmp_path: Path, qdrant_command: list[str]
+) -> None:
+    vizsla.Index.create(tmp_path / "i", language="de,en").close()
+    with nodes(tmp_path / "nodes", command=qdrant_command) as (node,):
+        cluster = QdrantIndex.create(address([node], "words"), language_model(["de", "en"]))
+        settings = {"write": True, "state": str(tmp_path / "state")}
+        with (
+            served({"i": str(tmp_path / "i")}, **settings) as client,  # type: ignore[arg-type]
+            vizsla.RemoteIndex(f"{client.url}/i") as remote,
+        ):
+            for documents in (_documents("de en", 2), _documents("fr ru", 1), [{"id": "de1", "text": TEXTS["it"]}]):
+                for collection in (remote, cluster):
+                    collection.add(documents)
+                    collection.commit()
+            for query in ("Häuser", "the old houses", "maisons", "домами", "città", "Hund dog chien"):
+                found = {hit.id: hit.score for hit in remote.search(query)}
+                assert found
+                near = pytest.approx(found, rel=0.01)  # mean lengths of a cluster are those of its first commits
+                assert {hit.id: hit.score for hit in cluster.search(query)} == near
+            assert remote.search("città").ids == ["de1"]  # which is Italian now
+            assert remote.search("Häuser").ids == ["de0"]
+            assert remote.search('"vieilles maisons"', syntax="lucene").ids == ["fr0"]
+            assert set(remote.search("gerden~1", syntax="lucene").ids) == {"en0", "en1"}
+            assert remote.count("Hund dog") == 3
+            assert remote.explain("maisons", "fr0").score == pytest.approx(remote.search("maisons")[0].score)
+            assert cluster.similar("de0", 5).ids == remote.similar("de0", 5).ids
 
 
 def test_clients_and_clusters_follow_the_language(tmp_path: Path, qdrant_command: list[str]) -> None:
