@@ -24,7 +24,7 @@ from vizsla.text import register_filter
 from vizsla.text.detection import detect_language
 from vizsla.text.filters import parse_token_filter
 from vizsla.text.languages import GENERAL, PIPELINES, PROBE
-from vizsla.text.normalizing import fold, normalizations
+from vizsla.text.normalizing import fold, nfc, normalizations
 from vizsla.text.stemmers import language_stemmer, stem_languages
 
 LUCENE = [name for name in PIPELINES if name.startswith("lucene-")]
@@ -117,6 +117,17 @@ def test_what_is_changed_in_all_words_at_once_equals_word_by_word(name: str) -> 
         "İI",
     ]
     assert list(change(words)) == [term for word in words for term in change([word])]
+
+
+_SIGNS = st.sampled_from(
+    [*"\u0627\u0628\u0648\u064a\u064b\u064e\u0651\u0652\u0653\u0654\u0655\u0670\u06e1ae\u0301\u0323"]
+)
+
+
+@given(st.lists(st.lists(_SIGNS, max_size=6).map("".join), max_size=70))
+@settings(max_examples=200, deadline=None)
+def test_nfc_of_many_words_equals_that_of_each(words: list[str]) -> None:
+    assert list(nfc(words)) == [unicodedata.normalize("NFC", word) for word in words]
 
 
 @pytest.mark.parametrize("language", stem_languages())
