@@ -163,6 +163,9 @@ def test_document_scores_on_the_command_line_and_in_the_api(cli: Cli, tmp_path: 
     source = tmp_path / "vizsla.md"
     source.write_text("# Vizsla\n\nA dog that points.\n\n## Care\n\nIt needs to run. Every day, for an hour or two.\n")
     assert cli("index", source, "-o", tmp_path / "i", "--passages", 8, "--model", SUM)[0] == 0
+    about = cli("info", tmp_path / "i")[1]
+    assert "a passage on average" in about
+    assert "a document on average" in about
     assert "bm25-document" in cli("explain", tmp_path / "i", "care every hour", "vizsla.md")[1]
     assert cli("index", source, "-o", tmp_path / "p", "--passages", 8, "--no-headings")[0] == 0
     with Index.open(tmp_path / "i") as read, Index.open(tmp_path / "p") as plain:
