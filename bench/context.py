@@ -173,7 +173,7 @@ def recall(index: Index, model: Model, questions: Iterable[Question], passages: 
     return [[q.is_answered(hits.within(b, count)) for b in BUDGETS] for q, hits in zip(asked, found, strict=True)]
 
 
-def measure(task: Task, name: str, most: Sequence[int]) -> None:
+def measure(task: Task, name: str, most: Sequence[int], without: Sequence[str]) -> None:
     parts = parts_of(name, task.documents)
     norm = parts("text", "").partition("query_norm=")[2].partition(")")[0] or "0"
     whole = f"bm25-document(query_norm={norm})"
@@ -186,8 +186,9 @@ def measure(task: Task, name: str, most: Sequence[int]) -> None:
         "with document scores": [(f"{plain} + {w} * {whole}", Splitter(SIZE)) for w in WEIGHTS],
         "with both": [(f"{headed} + {w} * {whole}", Splitter(SIZE)) for w in WEIGHTS],
     }
-    if not any("outline" in document.content for document in task.documents):
-        del every["with titles"]  # a breadcrumb is a title
+    has_headings = any("outline" in document.content for document in task.documents)
+    left_out = without if has_headings else ("with titles", *without)  # a breadcrumb is a title
+    every = {way: ways for way, ways in every.items() if way not in left_out}
     dev, test = ([q for q in task.questions if q.is_dev is wanted] for wanted in (True, False))
     print(f"{name}: {len(task.documents)} documents, {len(dev)} questions for choosing, {len(test)} for judging")
     opened: dict[Splitter, Index] = {}
@@ -223,6 +224,7 @@ def main() -> None:
     parser.add_argument("--model", choices=("bm25", "vizsla-sparse", "hybrid"), default="bm25")
     parser.add_argument("--passages", type=int, nargs="+", default=[1, 100], help="how many of a document, at most")
     parser.add_argument("--publisher", help="of guidance: Australia, CDC, UK or WHO alone")
+    parser.add_argument("--without", nargs="+", default=[], metavar="ROW", help="rows to leave out, as in 'windows'")
     given = parser.parse_args()
     if given.task == "articles":
         task = articles(given.data, given.articles, given.questions)
@@ -230,7 +232,7 @@ def main() -> None:
         task = guidance(given.data, given.questions, given.publisher)
     else:
         task = manuals(given.data, given.questions)
-    measure(task, given.model, given.passages)
+    measure(task, given.model, given.passages, given.without)
 
 
 if __name__ == "__main__":
