@@ -27,6 +27,7 @@ import numpy as np
 
 from vizsla.datasets import Document, Source, read_questions
 from vizsla.engine import CollectionNgrams
+from vizsla.engine.suffix_array import FIRST
 from vizsla.evaluation import answer_accuracy
 from vizsla.index import Index
 from vizsla.models import BM25, Seal, parse_expander
@@ -44,6 +45,10 @@ def peak_megabytes() -> float:
 
 
 def build(options: argparse.Namespace) -> None:
+    if options.folder.exists():
+        print(f"{options.folder} is there already")
+        with Index.open(options.folder) as index:
+            return ask(index)
     documents: Iterator[Document] = islice(Source.find(options.corpus).documents(), 0, options.documents, options.every)
     before, began, used = peak_megabytes(), time.perf_counter(), time.process_time()
     with Index.create(options.folder, BM25() + Seal(options.generator)) as index:
@@ -58,7 +63,7 @@ def build(options: argparse.Namespace) -> None:
         index.compact()
         print(f"compacted into one segment in {time.perf_counter() - began:.0f} s, {peak_megabytes():,.0f} MB at most")
     with Index.open(options.folder) as index:
-        ask(index)
+        return ask(index)
 
 
 def ask(index: Index) -> None:
@@ -67,9 +72,12 @@ def ask(index: Index) -> None:
     ngrams = CollectionNgrams(arrays, [None] * len(arrays), sum(len(a.tokens) for a in arrays))
     rng, size = np.random.default_rng(0), 1 + max(int(array.tokens.max()) for array in arrays)
     for length in LENGTHS:
-        tokens = [arrays[i].tokens for i in rng.integers(len(arrays), size=NGRAMS).tolist()]
-        starts = [int(rng.integers(len(some) - length)) for some in tokens]
-        rows = [np.array(some[a : a + length], np.int64) for some, a in zip(tokens, starts, strict=True)]
+        rows: list[np.ndarray] = []
+        while len(rows) < NGRAMS:
+            tokens = arrays[int(rng.integers(len(arrays)))].tokens
+            start = int(rng.integers(len(tokens) - length))
+            row = np.array(tokens[start : start + length], np.int64)
+            rows += [row] if row.min() >= FIRST else []
         began = time.perf_counter()
         places = [ngrams.find(row) for row in rows]
         found = time.perf_counter()

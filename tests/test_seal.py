@@ -303,7 +303,7 @@ def odds(after: float, before: float) -> float:
 def test_mistakes_are_told(tmp_path: Path, causal: Path) -> None:
     with pytest.raises(VizslaError, match="no generator of n-grams comes with Vizsla; train one"):
         parse_model("seal")
-    for options in ({"beam": 0}, {"ngram_length": 65}, {"exponent": 0.0}, {"overlap": 1.5}):
+    for options in ({"beam": 0}, {"beam": 1001}, {"ngram_length": 65}, {"exponent": 0.0}, {"overlap": 1.5}):
         with pytest.raises(VizslaError, match="seal needs a"):
             Seal(str(causal), **options)  # type: ignore[arg-type]
     model = Seal(str(causal))
