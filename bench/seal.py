@@ -115,7 +115,7 @@ class Remembering(TextGenerator):
 
 
 def questions(options: argparse.Namespace) -> None:
-    texts, answers = read_questions(options.questions)
+    texts, answers, _ = read_questions(options.questions)
     asked = dict(islice(texts.items(), options.first, options.first + options.limit))
     seal = Seal(options.generator, beam=options.beam, ngram_length=options.ngram_length)
     assert seal.opened is not None
@@ -135,7 +135,7 @@ def questions(options: argparse.Namespace) -> None:
         print(f"{'system':<50} {heads}")
         for name, (model, combine) in systems.items():
             began, wrote = time.perf_counter(), remembering.seconds
-            run = index.with_model(model).run(asked, max(DEPTHS), combine=combine)
+            run = index.with_model(model, combine=combine).run(asked, max(DEPTHS))
             seconds = time.perf_counter() - began - (remembering.seconds - wrote)
             figures = answer_accuracy(index, asked, answers, DEPTHS, run=run)
             cells = " ".join(f"{figures[f'Acc@{k}']:8.4f}" for k in DEPTHS)

@@ -43,7 +43,12 @@ class OpenedGenerator:
     @once
     def checkpoint(self) -> GeneratorCheckpoint:
         """Its files: the tokenizer and the settings."""
-        return GeneratorCheckpoint.read(generator_folder(self.which))
+        checkpoint = GeneratorCheckpoint.read(generator_folder(self.which))
+        if checkpoint.settings.task == "query":
+            raise InputError(
+                "this generator reads a document, and seal needs one that reads a question", file=self.which
+            )
+        return checkpoint
 
     @once
     def tokenizer(self) -> str:
@@ -53,12 +58,7 @@ class OpenedGenerator:
     @once
     def generator(self) -> TextGenerator:
         """The network, which reads questions."""
-        generator = open_generator(self.which)
-        if not generator.writes_ngrams and not generator.writes_titles:
-            raise InputError(
-                "this generator reads a document, and seal needs one that reads a question", file=self.which
-            )
-        return generator
+        return open_generator(self.which)
 
 
 @dataclass(frozen=True)
