@@ -31,7 +31,7 @@ from vizsla.index.storage import forking, in_memory
 from vizsla.index.storage.folder import absolute
 from vizsla.index.storage.in_memory import MemoryFolder
 from vizsla.index.view import SearchableCollection
-from vizsla.index.writing.transaction import Added
+from vizsla.index.writing.transaction import Added, Updated
 from vizsla.index.writing.writer import DEFAULT_MEMORY, DEFAULT_TIMEOUT, Hooks, Target, Writer, warn_of_lost_changes
 from vizsla.models import SAMPLE, Model, check_model, fitted_again, language_model, languages_named, parse_model
 from vizsla.neural.device import device_of_opening, opening_on
@@ -204,6 +204,10 @@ class Index(SearchableCollection):
         This is a shortcut for `Writer.add`; see there for details.
         """
         return self._open_own_writer().add(documents, workers=workers, skip_bad=skip_bad)
+
+    def update(self, documents: Iterable[Document | Mapping[str, Any]]) -> Updated:
+        """Change fields of documents; the others stay. This is a shortcut for `Writer.update`; see there."""
+        return self._open_own_writer().update(documents)
 
     def _delete(self, ids: str | int | Iterable[str | int]) -> int:
         return self._open_own_writer().delete(ids)
@@ -433,11 +437,12 @@ class Index(SearchableCollection):
         *,
         model: str | Model | None = None,
         syntax: str | None = None,
+        language: str | None = None,
     ) -> Explanation:
         """Why a document has its score for a query; see `Collection.explain`."""
         text, wanted, chosen = query_with_words(query), document_id(doc_id), self._model_of(model)
         with self._reading() as searcher:
-            bound = searcher.own if chosen is None else searcher.bind(chosen)
+            bound = searcher.chosen(chosen, language)
             return explain(searcher, bound, text, wanted, Filter.of(filter), check_syntax(syntax))
 
     def highlighter(
@@ -447,10 +452,11 @@ class Index(SearchableCollection):
         *,
         model: str | Model | None = None,
         syntax: str | None = None,
+        language: str | None = None,
     ) -> Highlighter:
         """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""
         with self._reading() as searcher:
-            bound = searcher.bind(self._model_of(model) or searcher.snapshot.model)
+            bound = searcher.chosen(self._model_of(model), language)
             return highlighter(searcher, bound, check_query(query), Filter.of(filter), check_syntax(syntax))
 
     def _facets_of_all(
@@ -461,10 +467,11 @@ class Index(SearchableCollection):
         size: int,
         model: Model | None,
         syntax: str | None,
+        language: str | None,
     ) -> Facets:
         text, condition = None if query is None else check_query(query), Filter.of(filter)
         with self._reading() as searcher:
-            bound = searcher.own if model is None else searcher.bind(model)
+            bound = searcher.chosen(model, language)
             return facets.count_facets(searcher, bound, fields, text, condition, size, check_syntax(syntax))
 
     @property
@@ -504,10 +511,10 @@ class Index(SearchableCollection):
         with self._reading() as searcher:
             return similar.similar_query(searcher, wanted, chosen)
 
-    def suggest(self, prefix: str, size: int = 8) -> list[Suggestion]:
+    def suggest(self, prefix: str, size: int = 8, *, language: str | None = None) -> list[Suggestion]:
         """Words that complete the last word of what is typed; see `Collection.suggest`."""
         with self._reading() as searcher:
-            return searcher.completer.suggest(prefix, size)
+            return searcher.completer(language).suggest(prefix, size)
 
     def term_statistics(self, text: str) -> list[TermStatistics]:
         """How common the terms of a text are; see `Collection.term_statistics`."""

@@ -295,6 +295,8 @@ class WriteAnswer(Answer):
     replaced: int | None = None
     repeated: int | None = Field(None, description="Documents left out because a later one has the same id.")
     skipped: SkippedAnswer | None = Field(None, description="What was left out, with skip_bad.")
+    updated: int | None = Field(None, description="Documents of which fields were changed.")
+    missing: list[str] | None = Field(None, description="Ids of changes for which there is no document.")
     deleted: int | None = None
     staged: int | None = None
     empty: list[str] | None = Field(None, description="Added documents that have nothing to be found by.")
@@ -361,6 +363,9 @@ _SYNTAX = (
     '`lucene` reads the query as Lucene\'s query language: `+dogs "big cats"~2 -title:fish`. '
     "`typing` reads plain words of which the last may be half typed."
 )
+_LANGUAGE = (
+    "Of documents in several languages, the one that the query is analysed in, as in `de` or `de,en`; default: all."
+)
 _TYPOS = (
     "`suggest` says in `did_you_mean` what may be meant by words that the collection does not have; `on` searches for "
     "that, and says so in `corrected`."
@@ -409,13 +414,14 @@ class ModelChoice(Body):
     expand: StrictStr | None = Field(None, max_length=200, description="Query expansion, as in `rm3`.")
 
 
-class QueryLanguage(Body):
-    """How queries are parsed; by default as plain words."""
+class QueryReading(Body):
+    """How queries are parsed and analysed; by default as plain words, in every language of the index."""
 
     syntax: Literal["lucene", "typing"] | None = Field(None, description=_SYNTAX)
+    language: StrictStr | None = Field(None, max_length=200, description=_LANGUAGE)
 
 
-class SearchBody(ModelChoice, QueryLanguage):
+class SearchBody(ModelChoice, QueryReading):
     """A search: one query, many queries, or documents like one."""
 
     query: StrictStr | None = None
@@ -457,6 +463,7 @@ class SearchParameters(BaseModel):
     expand: str | None = Field(None, max_length=200)
     combine: str | None = Field(None, max_length=200)
     syntax: Literal["lucene", "typing"] | None = Field(None, description=_SYNTAX)
+    language: str | None = Field(None, max_length=200, description=_LANGUAGE)
     typos: Literal["off", "suggest", "on"] | None = Field(None, description=_TYPOS)
     total: bool = Field(False, description=_TOTAL)
     passages: int = Field(1, ge=1, le=1000, description=_PASSAGES)
@@ -464,7 +471,7 @@ class SearchParameters(BaseModel):
     max_tokens: int | None = Field(None, ge=1, description=_MAX_TOKENS)
 
 
-class ExplainBody(ModelChoice, QueryLanguage):
+class ExplainBody(ModelChoice, QueryReading):
     """A query and a document whose score is explained."""
 
     query: StrictStr

@@ -23,8 +23,8 @@ from vizsla.backends.qdrant.state import CollectionState, check_searchable, read
 from vizsla.backends.qdrant.unsupported import cannot
 from vizsla.backends.qdrant.writer import QdrantWriter
 from vizsla.datasets import RawLines
-from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
-from vizsla.index import Added, Facets, Highlighter, Suggestion, TermStatistics
+from vizsla.errors import CollectionError, UncommittedChangesWarning, UnsupportedError, VizslaError
+from vizsla.index import Added, Facets, Highlighter, Suggestion, TermStatistics, Updated
 from vizsla.index.search.plan import SearchOptions
 from vizsla.index.search.similar import query_like, without_itself
 from vizsla.index.view import SearchableCollection
@@ -55,7 +55,8 @@ class QdrantIndex(SearchableCollection):
 
     Rankings and scores are those of a local index with the mean document length of the last build; `info` shows how
     much it has drifted. Searches see the commits of others within a second. Added documents are sent at the commit,
-    which is not atomic: see docs/cluster.md. All methods may be called from any thread.
+    which is not atomic: see docs/cluster.md. All methods may be called from any thread. A pickled collection is opened
+    again where it is unpickled, as in a worker process; what is not committed stays behind.
     """
 
     def __init__(
@@ -119,6 +120,9 @@ class QdrantIndex(SearchableCollection):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.address}: {self.name}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened_again, (type(self), self.address, self._connection)
+
     def close(self) -> None:
         """Discard uncommitted changes and close the connections."""
         if self._writer is not None:
@@ -163,6 +167,11 @@ class QdrantIndex(SearchableCollection):
         contents = (item.content if isinstance(item, Document) else item for item in first)
         warn_of_language(self.model, [content for content in contents if isinstance(content, Mapping)])
         return chain(first, rest)
+
+    def update(self, documents: Iterable[Document | Mapping[str, Any]]) -> Updated:
+        """Not possible: a cluster replaces whole documents."""
+        del documents
+        raise UnsupportedError("documents of a cluster cannot be changed in part; add them as a whole")
 
     def _delete(self, ids: str | int | Iterable[str | int]) -> int:
         return self._own_writer().delete(ids)
@@ -264,6 +273,7 @@ class QdrantIndex(SearchableCollection):
         *,
         model: str | Model | None = None,
         syntax: str | None = None,
+        language: str | None = None,
     ) -> Explanation:
         """Why a document has its score for a query: the share of each term, adding up to the score."""
         refuse_syntax(self.address, syntax)
@@ -273,17 +283,21 @@ class QdrantIndex(SearchableCollection):
             self._model_of(model),
             self.reader,
         )
-        bound = reader.own if chosen is None else reader.bind(chosen)
-        return reader.explain(bound, text, wanted, Filter.of(filter))
+        return reader.explain(reader.chosen(chosen, language), text, wanted, Filter.of(filter))
 
     def highlighter(
-        self, query: str, filter: FilterLike = None, *, model: str | Model | None = None, syntax: str | None = None
+        self,
+        query: str,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        syntax: str | None = None,
+        language: str | None = None,
     ) -> Highlighter:
         """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""
         refuse_syntax(self.address, syntax)
         reader, chosen = self.reader, self._model_of(model)
-        bound = reader.own if chosen is None else reader.bind(chosen)
-        weights = bound.query_weights(check_query(query), Context(reader, Filter.of(filter)))
+        weights = reader.chosen(chosen, language).query_weights(check_query(query), Context(reader, Filter.of(filter)))
         return Highlighter(reader.model, weights)
 
     def _facets_of_all(
@@ -294,8 +308,9 @@ class QdrantIndex(SearchableCollection):
         size: int,
         model: Model | None,
         syntax: str | None,
+        language: str | None,
     ) -> Facets:
-        del fields, query, filter, size, model, syntax
+        del fields, query, filter, size, model, syntax, language
         raise cannot(self.address, "facets")
 
     def count(
@@ -305,13 +320,14 @@ class QdrantIndex(SearchableCollection):
         *,
         model: str | Model | None = None,
         syntax: str | None = None,
+        language: str | None = None,
     ) -> int:
         """How many documents pass a filter; those that match a query cannot be counted here."""
         refuse_syntax(self.address, syntax)
         if query is not None:
             raise cannot(self.address, "count")
-        self._model_of(model)
         reader, condition = self.reader, Filter.of(filter)
+        reader.chosen(self._model_of(model), language)  # refuses what it cannot be searched with
         if condition is None:
             return len(self)
         return self._connection.call(QdrantClient.count, reader.state.base, reader.translated(condition)).count
@@ -332,9 +348,9 @@ class QdrantIndex(SearchableCollection):
             raise VizslaError(f"there is no document with the id {wanted!r}")
         return query_like(document, reader.own if chosen is None else reader.bind(chosen))
 
-    def suggest(self, prefix: str, size: int = 8) -> list[Suggestion]:
+    def suggest(self, prefix: str, size: int = 8, *, language: str | None = None) -> list[Suggestion]:
         """Words are not completed here."""
-        del prefix, size
+        del prefix, size, language
         raise cannot(self.address, "suggest")
 
     def term_statistics(self, text: str) -> list[TermStatistics]:
@@ -354,6 +370,11 @@ class QdrantIndex(SearchableCollection):
         """Facts about the collection; `drift` is the relative change of the mean length."""
         self.refresh()
         return collection_info(self._connection, self.address, self._reader.state, self._reader.model)
+
+
+def _opened_again(kind: type[QdrantIndex], address: str, connection: Connection) -> QdrantIndex:
+    """A collection that was pickled."""
+    return kind(address, connection=connection)
 
 
 class _ShowingWriter(QdrantWriter):
