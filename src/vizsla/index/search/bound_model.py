@@ -27,6 +27,7 @@ from vizsla.models import (
     languages_wanted,
     with_norm_of,
 )
+from vizsla.runs.outline import DOCUMENT_TEXT
 
 _MAX_CACHED_LANGUAGES = 64
 
@@ -221,9 +222,9 @@ class BoundModel:
             c.weighting(statistics[c.namespace]) if isinstance(c, SparseComponent) else Weighting() for c in searched
         ]
         parts = tuple(_part(space, *bound[space], statistics) for space in bound)
-        whole = tuple(part for part in parts if part.component.reads_documents)
-        if not whole:
+        if DOCUMENT_TEXT not in model.fields:
             return cls._of(model, parts, weightings)
+        whole = tuple(part for part in parts if part.component.reads_documents)
         passages = tuple(part for part in parts if part not in whole)
         if not passages:
             raise VizslaError(f"{model.name} scores documents of passages; add a model that finds these, such as bm25")
