@@ -210,6 +210,17 @@ def test_expanded_queries_leave_the_score_of_documents_as_it_is(index: Index) ->
     assert (whole.name, [leaf.facts["in_query"] for leaf in whole.parts]) == ("bm25-document", [1])
 
 
+def test_one_language_of_several_with_document_scores(tmp_path: Path) -> None:
+    model = "multilingual(languages=de/en) + 0.5 * bm25-document"
+    with Index.create(tmp_path / "i", model, passages=8) as index:
+        index.add([{**VIZSLA, "language": "en"}, {**CATS, "language": "en"}])
+        index.commit()
+        plain = index.search("points meat", 3, language="en", model="multilingual(languages=de/en)")
+        scored = index.search("points meat", 3, language="en")
+        assert scored[0].score > plain[0].score > 0
+        assert scored[0].score == pytest.approx(index.explain("points meat", scored[0].id, language="en").score)
+
+
 def test_a_document_may_say_itself_what_stands_for_it(tmp_path: Path) -> None:
     with Index.create(tmp_path / "i", SUM, passages=2) as index:
         index.add(

@@ -309,7 +309,7 @@ class OneLanguage:
         key = id(bound), languages_wanted(language)
         known = self._known.get(key)
         if known is None:
-            fitted = Sum(tuple(Part(part.weight, part.component) for part in bound.parts), bound.model.name)
+            fitted = Sum(tuple(Part(part.weight, part.component) for part in bound.all_parts), bound.model.name)
             known = bound, in_language(fitted, language)  # `bound` stays alive, so its id is not reused
             if len(self._known) >= _MAX_CACHED_LANGUAGES:
                 self._known = {}
