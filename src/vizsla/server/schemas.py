@@ -527,7 +527,7 @@ class DeleteBody(Body):
     """The documents to delete: by id, or by a filter."""
 
     ids: list[StrictStr | StrictInt] | None = Field(None, min_length=1)
-    filter: ConditionBody | None = Field(None, description=_CONDITION)
+    filter: FilterBody | None = Field(None, description=_FILTER)
 
 
 _DESCRIPTION = "What the collection is, for people."
