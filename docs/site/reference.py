@@ -135,6 +135,7 @@ API = {
             "vizsla.text.Analyzer",
             "vizsla.text.Token",
             "vizsla.text.analyzer_names",
+            "vizsla.text.count_tokens",
             "vizsla.text.register_filter",
             "vizsla.vectors.SparseVectors",
             "vizsla.vectors.DenseVectors",
