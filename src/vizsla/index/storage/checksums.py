@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from vizsla.index.storage.packed_terms import PackedTerms
+
 KEY = "checksums"
 """The key of the sums in the table `meta`."""
 
@@ -57,9 +59,9 @@ class Checksums:
         """Count added rows of `documents` (number, metadata and fields), `terms` or `deletions`."""
         self._sums[table] += row_sum(rows)
 
-    def add_terms(self, namespace: int, terms: Iterable[str], first: int) -> None:
-        """Count added rows of `terms`, whose numbers count up from `first`."""
-        self._sums["terms"] += _sum([f"{namespace}\0{term}\0{number}" for number, term in enumerate(terms, first)])
+    def add_terms(self, terms: PackedTerms) -> None:
+        """Count added rows of `terms`."""
+        self._sums["terms"] += terms.checksum()
 
     def remove(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Count removed rows."""
