@@ -30,7 +30,7 @@ def client(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
 
 # Parameters of addresses
 
-SEARCH = "'query', 'hits', 'parse', 'offset', 'filter', 'model', 'expand', 'combine', 'syntax', 'typos' and 'total'"
+SEARCH = "'query', 'hits', 'parse', 'offset', 'filter', 'model', 'expand', 'combine', 'syntax', 'language', 'typos'"
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,11 @@ SEARCH = "'query', 'hits', 'parse', 'offset', 'filter', 'model', 'expand', 'comb
         ("GET", "/v1/d/search?query=dog&k=1", f"there is no parameter 'k'; the parameters here are {SEARCH}"),
         ("GET", "/v1/d/search?k=1", "there is no parameter 'k'; the parameters here are 'query'"),
         ("GET", "/v1/d/doc/1?pasre=false", "there is no parameter 'pasre'; the parameters here are 'parse'"),
-        ("GET", "/v1/d/suggest?prefix=d&k=1", "there is no parameter 'k'; the parameters here are 'prefix' and 'size'"),
+        (
+            "GET",
+            "/v1/d/suggest?prefix=d&k=1",
+            "there is no parameter 'k'; the parameters here are 'prefix', 'size' and 'language'",
+        ),
         ("GET", "/v1/d/judgements/qrels?fromat=beir", "there is no parameter 'fromat'"),
         ("GET", "/v1/indexes?x=1", "there is no parameter 'x'; this address takes none"),
         ("POST", "/v1/d/commit?comit=false", "there is no parameter 'comit'; this address takes none"),
@@ -150,8 +154,8 @@ def test_other_expanders_are_refused_with_a_way_that_works(
 
 
 def test_a_search_option_that_does_not_exist(folder: Path) -> None:
-    options = "model, combine, search_params, approximate, threads, syntax, timeout, typos, total, offset, sort, "
-    options += "collapse, min_score"
+    options = "model, combine, search_params, approximate, threads, syntax, language, timeout, typos, total, "
+    options += "max_tokens, offset, sort, collapse, min_score, passages, window"
     with Index.open(folder) as index:
         for wrong in (
             lambda: index.search("dog", nope=1),  # type: ignore[call-arg]

@@ -8,6 +8,7 @@ import os
 import shutil
 import struct
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,6 +34,7 @@ from vizsla.models.coil import Coil
 from vizsla.models.counts import DeepCT
 from vizsla.models.generator import open_generator
 from vizsla.neural.checkpoints.published import find_published, published
+from vizsla.recipes import Reproduction, Tiny, load_table
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -409,6 +411,30 @@ def test_colbert_in_a_file(tmp_path: Path) -> None:
     with torch.no_grad():
         expected = torch.nn.functional.normalize(torch.tensor(states(model, ids)) @ projection.weight.T, dim=1)
     assert vectors == pytest.approx(expected.numpy(), abs=1e-4)
+
+
+def test_a_paper_row_runs_a_published_file(tmp_path: Path) -> None:
+    """A cell says where the file must lie, and is measured when it lies there."""
+    tiny, row = Tiny(tmp_path / "tiny"), "ColBERT, BEIR's checkpoint"
+    table = load_table("beir/table-4")
+    tiny.make(table)
+    only = (row, "nDCG@10 with holes")
+    run = Reproduction(table, tiny.data, tmp_path / "models", tmp_path / "o", only)
+    (cell,) = run.as_data()["rows"][0]["cells"]
+    assert f"into {tmp_path}/models/colbert-of-beir" in cell["reason"]
+    assert "colbert-300000.dnn" in cell["reason"]
+    small = replace(run, scale=tiny)  # no training makes it, so a tiny run says the same
+    assert small.as_data()["rows"][0]["cells"][0]["reason"] == cell["reason"]
+    assert [need.how for need in small.needs()] == [cell["reason"].removeprefix("not here: ")]
+    place = tmp_path / "models" / "colbert-of-beir"
+    place.mkdir(parents=True)
+    model, projection = tiny_bert(**WHOLE), linear(4, 128)
+    arrays = prefixed("bert.", model) | {"linear.weight": projection.weight.detach()}
+    torch.save({"model_state_dict": arrays}, place / "colbert-300000.dnn")
+    run.run()
+    (cell,) = run.as_data()["rows"][0]["cells"]
+    assert 0 <= cell["ours"] <= 1
+    assert not cell["reason"]
 
 
 def test_files_of_weights_that_cannot_be_read(tmp_path: Path) -> None:

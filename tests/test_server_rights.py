@@ -96,7 +96,7 @@ def test_keys_to_judge_in_a_file_and_in_the_environment(folder: Path, tmp_path: 
     other = "another-key-for-judging"
     assert read_settings(flags, None, {"VIZSLA_JUDGE_KEY": other}).keys == Keys((READ,), (WRITE,), (other, JUDGE))
     file.write_text(f"judges {JUDGE}\n")
-    with pytest.raises(VizslaError, match="expected 'read KEY', 'judge KEY' or 'write KEY'"):
+    with pytest.raises(VizslaError, match="expected 'read KEY', 'judge KEY', 'write KEY' or 'admin KEY'"):
         read_settings(flags, None, {})
 
 

@@ -85,7 +85,7 @@ def test_suggestions_are_those_of_looking_at_every_word(
         keys = [(-s.documents, s.text) for s in got]
         assert keys == sorted(keys)
         assert len({s.text for s in got}) == len(got)
-        start = index._searcher.completer._start(typed)
+        start = index._searcher.completer()._start(typed)
         wanted = expected(index, typed[start:]) if typed[start:] else {}
         assert {s.text: s.documents for s in got} == {typed[:start] + w: n for w, n in wanted.items()}
 
@@ -239,7 +239,7 @@ def test_what_was_asked_is_kept_up_to_a_bound(tmp_path: Path, monkeypatch: pytes
         assert asked == ["retr"]
         for typed in ("a", "b", "c", "d", "e"):
             index.suggest(typed)
-        assert len(index._searcher.completer._known) <= 3
+        assert len(index._searcher.completer()._known) <= 3
 
 
 def test_common_terms_come_first_and_a_few_documents_are_enough(tmp_path: Path) -> None:

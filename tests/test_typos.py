@@ -294,7 +294,7 @@ def test_long_queries_take_bounded_work(tmp_path: Path) -> None:
         stop = Stop()
         stop.set("enough")
         with stop.active(), pytest.raises(StoppedError, match="enough"):
-            index._searcher.speller.corrected("retreival")
+            index._searcher.speller().corrected("retreival")
 
 
 def test_a_thread_that_forgets_corrections_disturbs_no_other(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_a_thread_that_forgets_corrections_disturbs_no_other(tmp_path: Path) -> 
             return super().__contains__(word)
 
     with filled(tmp_path / "i") as index:
-        speller = index._searcher.speller
+        speller = index._searcher.speller()
         for _ in range(2):
             speller._known = Forgotten(speller._known)
             assert speller.corrected("retreival") == "retrieval"

@@ -142,6 +142,14 @@ Syntax = Annotated[
         help='lucene: read queries as +dogs "big cats"~2 -title:fish retriev* dgos~1.',
     ),
 ]
+Language = Annotated[
+    str | None,
+    typer.Option(
+        "--language",
+        metavar="CODE,...",
+        help="Of documents in several languages, the one the query is analysed in, as in de; default: all.",
+    ),
+]
 Typos = Annotated[
     str | None,
     typer.Option(
@@ -588,11 +596,12 @@ def searched_with(
     approximate: float | None = None,
     threads: int | None = None,
     syntax: str | None = None,
+    language: str | None = None,
 ) -> Retriever:
     """A retriever with another model, query expansion or search parameters; unchanged if none is given."""
     from vizsla.index import IndexView
 
-    choices = (model, expand, combine, search_params, approximate, threads, syntax)
+    choices = (model, expand, combine, search_params, approximate, threads, syntax, language)
     if all(choice is None for choice in choices):
         return retriever
     here = searched_here(retriever)
@@ -603,11 +612,14 @@ def searched_with(
             raise VizslaError(f"{retriever.name} is not an index, so its model and search parameters are fixed")
         if approximate is not None or threads is not None:
             raise VizslaError(f"{retriever.address}: a server takes neither --approximate nor --threads")
-        return retriever.with_model(model, expand=expand, combine=combine, search_params=search_params, syntax=syntax)
+        return retriever.with_model(
+            model, expand=expand, combine=combine, search_params=search_params, syntax=syntax, language=language
+        )
     index = here.index if isinstance(here, IndexView) else here
     return index.with_model(
         _expanded(index.with_model(model).model, expand),
         combine=combine, search_params=search_params, approximate=approximate, threads=threads, syntax=syntax,
+        language=language,
     )  # fmt: skip
 
 

@@ -130,6 +130,8 @@ def nothing_found(retriever: Retriever, query: str, filter: str | None = None) -
     here = searched_here(retriever)
     if here is None:
         return "nothing found"
+    if isinstance(here, IndexView) and here.options.language is not None:
+        return f"nothing found: no document in {console.safe(here.options.language)} matches the query"
     if isinstance(here, IndexView) and here.options.syntax is not None:
         return "nothing found: no document matches the query"
     return _why_nothing(here, query, filter)

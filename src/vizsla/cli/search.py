@@ -73,6 +73,7 @@ def search(
     combine: options.Combine = None,
     search_params: options.SearchParams = None,
     syntax: options.Syntax = None,
+    language: options.Language = None,
     typos: options.Typos = None,
     offset: options.Offset = 0,
     sort: options.Sort = None,
@@ -106,7 +107,7 @@ def search(
     with open_retriever(index) as opened:
         retriever = searched_with(
             opened, model=model, expand=expand, combine=combine, search_params=search_params,
-            approximate=approximate, threads=threads, syntax=syntax,
+            approximate=approximate, threads=threads, syntax=syntax, language=language,
         )  # fmt: skip
         chosen = _Search(retriever, filter, cross_encoder, depth, page)
         if like is not None:
@@ -311,6 +312,7 @@ def explain(
     filter: options.Filter = None,
     expand: options.Expand = None,
     syntax: options.Syntax = None,
+    language: options.Language = None,
     as_json: options.Json = False,
 ) -> None:
     """Explain a document's score: what each query term adds.
@@ -320,7 +322,8 @@ def explain(
     from vizsla.cli.results import show_explanation
 
     with open_retriever(index) as opened:
-        explanation = searched_with(opened, model=model, expand=expand, syntax=syntax).explain(query, doc_id, filter)
+        view = searched_with(opened, model=model, expand=expand, syntax=syntax, language=language)
+        explanation = view.explain(query, doc_id, filter)
     if as_json:
         console.print_json({"query": query, "id": doc_id, **explanation.as_dict()})
     else:

@@ -25,7 +25,7 @@ def serve(
     write: Annotated[bool | None, typer.Option("--write", help="Let requests change the indexes.")] = None,
     keys: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A file of API keys, one a line: read KEY, judge KEY or write KEY."),
+        typer.Option(metavar="FILE", help="A file of API keys, one a line: read, judge, write or admin, and the KEY."),
     ] = None,
     model: Annotated[
         list[str] | None,
@@ -43,6 +43,17 @@ def serve(
     ] = None,
     allow_host: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A host name of this server; repeatable.")
+    ] = None,
+    collections: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Let requests create and delete indexes in this folder.")
+    ] = None,
+    collection_model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=MODEL", help="A model that such an index may have; repeatable; default: bm25."),
+    ] = None,
+    quotas: Annotated[
+        str | None,
+        typer.Option(metavar="NAME=N,...", help="How many such collections, and documents and bytes of each."),
     ] = None,
     state: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where judgements and staged documents are kept.")
@@ -72,8 +83,11 @@ def serve(
         "rerankers": named_values(reranker or [], "--reranker"),
         "cors": cors,
         "hosts": allow_host,
+        "collections": collections and str(collections),
+        "collection_models": named_values(collection_model or [], "--collection-model"),
+        "quotas": _numbers("--quotas", quotas),
         "state": state and str(state),
-        "limits": _numbers(named_values(limits.split(",") if limits else [], "--limits")),
+        "limits": _numbers("--limits", limits),
         "judging": False if no_judging else None,
         "mcp": False if no_mcp else None,
         "access_log": False if quiet else None,
@@ -82,13 +96,15 @@ def serve(
     _run(read_settings(flags, None if config is None else str(config), os.environ))
 
 
-def _numbers(limits: dict[str, str]) -> dict[str, float]:
+def _numbers(option: str, given: str | None) -> dict[str, float]:
+    from vizsla.server.settings import named_values
+
     found: dict[str, float] = {}
-    for name, text in limits.items():
+    for name, text in named_values(given.split(",") if given else [], option).items():
         try:
             found[name] = float(text) if name == "seconds" else int(text)
         except ValueError:
-            raise VizslaError(f"--limits: {name} takes a number, not {text!r}") from None
+            raise VizslaError(f"{option}: {name} takes a number, not {text!r}") from None
     return found
 
 

@@ -70,12 +70,12 @@ class CollectionView(Retriever):
         """The k documents that are most like a document; see `Collection.similar`."""
 
     @abstractmethod
-    def suggest(self, prefix: str, size: int = 8) -> list[Suggestion]:
+    def suggest(self, prefix: str, size: int = 8, *, language: str | None = None) -> list[Suggestion]:
         """Words of the collection that complete the last word of what is typed, those in most documents first.
 
         A suggestion is the most frequent word, in some documents that are looked at, of a term that the index holds;
         its `documents` are those that have the term. Where an index keeps no texts, terms themselves are suggested.
-        After a blank there is nothing to complete.
+        After a blank there is nothing to complete. `language`: see `Collection.search_many`.
         """
 
     @abstractmethod
@@ -149,6 +149,9 @@ class Collection(CollectionView):
         `documents`: without them a hit's document has an id and nothing else, which is faster.
         `syntax`: `lucene` reads queries as Lucene's query language, as in `+dogs "big cats"~2 -title:fish`. `typing`
         reads plain words of which the last may be half typed.
+        `language`: of a collection of documents in several languages, the one that a query is analysed in, as in `de`,
+        or several, as in `de,en`; only documents in them are found, but for those that a part of the model finds which
+        is for no language. By default a query is analysed in every language.
         `typos`: `suggest` says in `did_you_mean` of the hits what may be meant by words that the collection does not
         have. `on` searches for that, and says so in `corrected` of the hits. By default nothing is corrected.
         `total`: count all results exactly: `total` of the hits says how many there are on all pages together, those
@@ -180,8 +183,8 @@ class Collection(CollectionView):
     def with_model(self, model: str | Model | None = None, **options: Unpack[ModelFreeOptions]) -> CollectionView:
         """The same documents, searched with another model or in another way; see `search_many`.
 
-        `options`: combine, search_params, approximate, threads, syntax, timeout. A model that the collection has no
-        data for is refused here.
+        `options`: combine, search_params, approximate, threads, syntax, language, timeout. A model that the collection
+        has no data for is refused here.
         """
 
     # Asking
@@ -195,6 +198,7 @@ class Collection(CollectionView):
         *,
         model: str | Model | None = None,
         syntax: str | None = None,
+        language: str | None = None,
     ) -> Explanation:
         """Why a document has its score for a query: the share of each term, adding up to the score.
 
@@ -212,6 +216,7 @@ class Collection(CollectionView):
         size: int = 10,
         model: str | Model | None = None,
         syntax: str | None = None,
+        language: str | None = None,
     ) -> Facets:
         """The values of fields over the documents that match, and how many documents have each.
 
@@ -221,7 +226,8 @@ class Collection(CollectionView):
         `fields`: as filters name them, `source.name` for a field inside of an object. Texts, numbers and booleans are
         counted; of a list each different element counts once a document. A field in which no document has one is
         refused. `over`: `all` counts all that match, exactly; a number counts the best so many, which needs a query.
-        `size`: how many values to give for each field, the most frequent first. `syntax`: see `search_many`.
+        `size`: how many values to give for each field, the most frequent first. `syntax` and `language`: see
+        `search_many`.
         """
 
     def count(
@@ -231,11 +237,12 @@ class Collection(CollectionView):
         *,
         model: str | Model | None = None,
         syntax: str | None = None,
+        language: str | None = None,
     ) -> int:
         """How many documents match a query and a filter, at whatever rank; see `facets`. Without both, all."""
         if query is None and filter is None:
             return len(self)
-        return self.facets([], query, filter, model=model, syntax=syntax).documents
+        return self.facets([], query, filter, model=model, syntax=syntax, language=language).documents
 
     @abstractmethod
     def similar(

@@ -433,11 +433,12 @@ class Index(SearchableCollection):
         *,
         model: str | Model | None = None,
         syntax: str | None = None,
+        language: str | None = None,
     ) -> Explanation:
         """Why a document has its score for a query; see `Collection.explain`."""
         text, wanted, chosen = query_with_words(query), document_id(doc_id), self._model_of(model)
         with self._reading() as searcher:
-            bound = searcher.own if chosen is None else searcher.bind(chosen)
+            bound = searcher.chosen(chosen, language)
             return explain(searcher, bound, text, wanted, Filter.of(filter), check_syntax(syntax))
 
     def highlighter(
@@ -447,10 +448,11 @@ class Index(SearchableCollection):
         *,
         model: str | Model | None = None,
         syntax: str | None = None,
+        language: str | None = None,
     ) -> Highlighter:
         """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""
         with self._reading() as searcher:
-            bound = searcher.bind(self._model_of(model) or searcher.snapshot.model)
+            bound = searcher.chosen(self._model_of(model), language)
             return highlighter(searcher, bound, check_query(query), Filter.of(filter), check_syntax(syntax))
 
     def _facets_of_all(
@@ -461,10 +463,11 @@ class Index(SearchableCollection):
         size: int,
         model: Model | None,
         syntax: str | None,
+        language: str | None,
     ) -> Facets:
         text, condition = None if query is None else check_query(query), Filter.of(filter)
         with self._reading() as searcher:
-            bound = searcher.own if model is None else searcher.bind(model)
+            bound = searcher.chosen(model, language)
             return facets.count_facets(searcher, bound, fields, text, condition, size, check_syntax(syntax))
 
     @property
@@ -504,10 +507,10 @@ class Index(SearchableCollection):
         with self._reading() as searcher:
             return similar.similar_query(searcher, wanted, chosen)
 
-    def suggest(self, prefix: str, size: int = 8) -> list[Suggestion]:
+    def suggest(self, prefix: str, size: int = 8, *, language: str | None = None) -> list[Suggestion]:
         """Words that complete the last word of what is typed; see `Collection.suggest`."""
         with self._reading() as searcher:
-            return searcher.completer.suggest(prefix, size)
+            return searcher.completer(language).suggest(prefix, size)
 
     def term_statistics(self, text: str) -> list[TermStatistics]:
         """How common the terms of a text are; see `Collection.term_statistics`."""

@@ -22,7 +22,7 @@ from vizsla.index.search.plan import (
 )
 from vizsla.index.search.statistics import TermStatistics
 from vizsla.index.search.suggestions import Suggestion
-from vizsla.models import Model, check_model, parse_model
+from vizsla.models import Model, check_model, in_language, parse_model
 from vizsla.runs import Document, Explanation, FilterLike, Hits, PageOptions, Run
 from vizsla.runs.retriever import check_count, query_with_words
 
@@ -68,6 +68,7 @@ class SearchableCollection(Collection):
         size: int,
         model: Model | None,
         syntax: str | None,
+        language: str | None,
     ) -> Facets:
         """The values of fields over all documents that match."""
 
@@ -77,7 +78,13 @@ class SearchableCollection(Collection):
 
     @abstractmethod
     def highlighter(
-        self, query: str, filter: FilterLike = None, *, model: str | Model | None = None, syntax: str | None = None
+        self,
+        query: str,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        syntax: str | None = None,
+        language: str | None = None,
     ) -> Highlighter:
         """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""
 
@@ -167,12 +174,14 @@ class SearchableCollection(Collection):
         size: int = 10,
         model: str | Model | None = None,
         syntax: str | None = None,
+        language: str | None = None,
     ) -> Facets:
         """The values of fields over the documents that match; see `Collection.facets`."""
         if over == "all":
-            return self._facets_of_all(fields, query, filter, size, self._model_of(model), syntax)
+            return self._facets_of_all(fields, query, filter, size, self._model_of(model), syntax, language)
         best = check_count(over, "over, how many of the best documents are counted,")
-        return facets_of_hits(self.search(query or "", best, filter, model=model, syntax=syntax), fields, size)
+        found = self.search(query or "", best, filter, model=model, syntax=syntax, language=language)
+        return facets_of_hits(found, fields, size)
 
     def delete(self, ids: str | int | Iterable[str | int] | None = None, *, filter: FilterLike = None) -> int:
         """Delete documents by id, or all that pass a filter; see `Collection.delete`."""
@@ -203,7 +212,13 @@ class IndexView(CollectionView):
     @property
     def model(self) -> Model:
         """The model that is searched with."""
-        return self.options.model or self.index.model
+        model = self.options.model or self.index.model
+        return model if self.options.language is None else in_language(model, self.options.language)
+
+    @property
+    def _way(self) -> dict[str, Any]:
+        """The options that decide which documents match, and their scores."""
+        return {"model": self.options.model, "syntax": self.options.syntax, "language": self.options.language}
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -237,11 +252,11 @@ class IndexView(CollectionView):
 
     def explain(self, query: str, doc_id: str | int, filter: FilterLike = None) -> Explanation:
         """Why a document has its score for a query."""
-        return self.index.explain(query, doc_id, filter, model=self.options.model, syntax=self.options.syntax)
+        return self.index.explain(query, doc_id, filter, **self._way)
 
     def highlighter(self, query: str, filter: FilterLike = None) -> Highlighter:
         """Shows where documents match a query."""
-        return self.index.highlighter(query, filter, model=self.options.model, syntax=self.options.syntax)
+        return self.index.highlighter(query, filter, **self._way)
 
     def facets(
         self,
@@ -253,12 +268,11 @@ class IndexView(CollectionView):
         size: int = 10,
     ) -> Facets:
         """The values of fields over the documents that match; see `Collection.facets`."""
-        model, syntax = self.options.model, self.options.syntax
-        return self.index.facets(fields, query, filter, over=over, size=size, model=model, syntax=syntax)
+        return self.index.facets(fields, query, filter, over=over, size=size, **self._way)
 
     def count(self, query: str | None = None, filter: FilterLike = None) -> int:
         """How many documents match; see `Collection.count`."""
-        return self.index.count(query, filter, model=self.options.model, syntax=self.options.syntax)
+        return self.index.count(query, filter, **self._way)
 
     def similar(self, doc_id: str | int, k: int = 10, filter: FilterLike = None) -> Hits:
         """The k documents that are most like a document; see `Collection.similar`."""
@@ -268,9 +282,9 @@ class IndexView(CollectionView):
         """The query that finds documents like a document."""
         return self.index.similar_query(doc_id, model=self.options.model)
 
-    def suggest(self, prefix: str, size: int = 8) -> list[Suggestion]:
+    def suggest(self, prefix: str, size: int = 8, *, language: str | None = None) -> list[Suggestion]:
         """Words that complete the last word of what is typed; see `Collection.suggest`."""
-        return self.index.suggest(prefix, size)
+        return self.index.suggest(prefix, size, language=language or self.options.language)
 
     def term_statistics(self, text: str) -> list[TermStatistics]:
         """How common the terms of a text are; see `Collection.term_statistics`."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from vizsla.described import fields_from_data
-from vizsla.errors import LanguageWarning, VizslaError
+from vizsla.errors import LanguageWarning, VizslaError, kind_of
 from vizsla.models.bm25 import BM25, DocumentCounter, bm25_of, multiplied
 from vizsla.models.components import SearchContext, SparseDocumentEncoder, SparseDocuments
 from vizsla.models.fields import Fields, field_text
@@ -99,6 +99,40 @@ class LanguageBM25(BM25):
         types = {"analyzer": "str", "fields": "tuple[str, ...]", "languages": "tuple[str, ...]"}
         values = fields_from_data(cls, options, **types)
         return cls(**{**values, "analyzer": Analyzer.parse(values["analyzer"], folder)})
+
+
+def in_language(model: Model, language: str) -> Model:
+    """A model for documents of several languages, without its parts for languages other than those named.
+
+    Parts that are for no language stay.
+
+    >>> both = multilingual(["de", "en"])
+    >>> in_language(both, "de").namespaces, in_language(both, "en,other").namespaces
+    (('words-de',), ('words-en', 'words-other'))
+    """
+    wanted = languages_wanted(language)
+    languages = [_part_language(part.component) for part in model.parts]
+    held = [code for code in languages if code is not None]
+    if not held:
+        raise VizslaError(f"{model.name} has no parts for languages, so a query cannot be analysed in {language}")
+    if missing := [code for code in wanted if code not in held]:
+        what = "all other languages" if missing[0] == OTHER else LANGUAGES[missing[0]].name.capitalize()
+        raise VizslaError(f"{model.name} has no part for {what}; language is one of {', '.join(held)}")
+    kept = [part for part, code in zip(model.parts, languages, strict=True) if code is None or code in wanted]
+    return kept[0].component if len(kept) == 1 and kept[0].weight == 1 else Sum(tuple(kept))
+
+
+def languages_wanted(language: object) -> tuple[str, ...]:
+    """The codes of the languages that a query is to be analysed in, as in `de` or `de,other`."""
+    if not isinstance(language, str):
+        raise VizslaError(f"language is a text, as in 'de', not {kind_of(language)}")
+    names = [name.strip() for name in language.split(",")]
+    return tuple(OTHER if name.lower() == OTHER else parse_language(name).code for name in names)
+
+
+def _part_language(component: Component) -> str | None:
+    words = bm25_of(component)
+    return words.language if isinstance(words, LanguageBM25) else None
 
 
 def part_has(component: Component, document: Fields) -> bool:

@@ -159,7 +159,7 @@ class Rankings:
             expression = self.scale.expression(expression)
         for name in sorted((p.name for p in self.table.parts_of(system, column)), key=len, reverse=True):
             folder = str(self.models / name).replace("\\", r"\\")
-            expression = re.sub(rf"(?<![\w/.-]){re.escape(name)}(?![\w/-])", folder, expression)
+            expression = re.sub(rf"(?<![\w/.-]){re.escape(name)}(?![\w-])", folder, expression)
         return parse_model(expression)
 
     def _index(self, system: System, column: Column, source: Searched) -> tuple[Index, Model]:

@@ -105,7 +105,8 @@ class Reproduction:
         """Everything that the chosen cells need, and what training needs; of a tiny run the models that it trains."""
         models = [model_need(part, self.data, self.models) for part in self._parts()]
         if self.scale is not None:
-            return [replace(need, how="--train trains it in two steps", gpu_hours=0.0) for need in models]
+            tiny = "--train trains it in two steps"
+            return [replace(need, how=tiny, gpu_hours=0.0) if need.gpu_hours else need for need in models]
         cells = self._searched_cells()
         data = {name: "data" for row, column in cells for name in _data_of(row, column)}
         for part in self._parts():
@@ -216,9 +217,11 @@ class Reproduction:
         for system in self.table.systems_of(row, column):
             for part in self.table.parts_of(system, column):
                 if not is_model(self.models / part.name):
-                    command = part.command(str(self.data), str(self.models)) if self.scale is None else "add --train"
-                    how = self._untrained.get(part.name, command)
-                    return f"not trained: {how}" if part.recipe else f"not here: {how}"
+                    command = part.command(str(self.data), str(self.models))
+                    if part.how:
+                        return f"not here: {command}"
+                    how = self._untrained.get(part.name, command if self.scale is None else "add --train")
+                    return f"not trained: {how}"
         if self.scale is None:
             for text in self._models_of(row, column):
                 if install := missing_package(text):

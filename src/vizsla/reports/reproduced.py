@@ -71,7 +71,7 @@ def legend(data: Mapping[str, Any]) -> str:
     """How to read a cell, in a few sentences."""
     told = ["Ours (the paper's, difference)." if data["scale"] == "full" else "Ours, on a tiny sample."]
     if any(row["added"] for row in data["rows"]):
-        told.append("Rows in italics are of Vizsla, not of the paper.")
+        told.append("Rows in italics are not of the paper.")
     if data["baseline"]:
         told.append("▲ and ▼: significantly better or worse than the baseline, paired t-test, p < 0.05.")
     return " ".join([*told, *([data["note"]] if data["note"] else [])])

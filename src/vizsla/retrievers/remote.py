@@ -388,7 +388,7 @@ class RemoteView(_Answered, CollectionView):
 
         `model`: a text, as in `bm25(k1=1.2)`. `weights`: of the parts of the index's own model. `expand`: a query
         expander, as in `rm3`. `rerank`: the name of a reranker of the server, and `depth`: how many documents it reads.
-        For `combine`, `search_params` and `syntax` see `Collection.search_many`.
+        For `combine`, `search_params`, `syntax` and `language` see `Collection.search_many`.
         """
         return RemoteView(self._connection, self._connection.run(self._calls.with_model(model, **options)))
 

@@ -47,11 +47,11 @@ CHUNK_BYTES, CHUNK_DOCUMENTS = 2 << 20, 5000
 """Documents are sent in pieces of about this size, each of which can be sent again."""
 
 T = TypeVar("T")
-_WAY = ("model", "combine", "search_params", "syntax")  # options of a search that a server takes
+_WAY = ("model", "combine", "search_params", "syntax", "language")  # options of a search that a server takes
 _PAGE = ("sort", "collapse", "min_score", "typos", "total", "passages", "window", "max_tokens")
 _WHOLE: Mapping[str, tuple[int, ...]] = {"passages": (1,), "window": (0,), "max_tokens": ()}  # options of a run
 _SPELLING = ("did_you_mean", "corrected")
-_OF_SCORES = ("model", "weights", "expand", "syntax")  # options that decide the score of a document
+_OF_SCORES = ("model", "weights", "expand", "syntax", "language")  # options that decide the score of a document
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ class RemoteOptions:
     rerank: str | None = None
     depth: int | None = None
     syntax: str | None = None
+    language: str | None = None
 
     def __post_init__(self) -> None:
         if self.model is not None and not isinstance(self.model, str):
@@ -257,7 +258,7 @@ class Calls:
 
         `model`: a text, as in `bm25(k1=1.2)`. `weights`: of the parts of the index's own model. `expand`: a query
         expander, as in `rm3`. `rerank`: the name of a reranker of the server, and `depth`: how many documents it reads.
-        For `combine`, `search_params` and `syntax` see `Collection.search_many`.
+        For `combine`, `search_params`, `syntax` and `language` see `Collection.search_many`.
         """
         given = _for_a_server(options)
         for name in given:
@@ -294,9 +295,10 @@ class Calls:
         *,
         model: str | Model | None = None,
         syntax: str | None = None,
+        language: str | None = None,
     ) -> Call[Explanation]:
         """Why a document has its score for a query; see `Collection.explain`."""
-        options = self._searched_with({"model": model, "syntax": syntax}).options
+        options = self._searched_with({"model": model, "syntax": syntax, "language": language}).options
         wanted = {"query": query_with_words(query), "id": document_id(doc_id)}
         body = {**wanted, **_filter(filter), **options.for_explaining(), **self.seen.as_body()}
         answer = yield self._request("POST", "/explain", body=body)
@@ -312,11 +314,12 @@ class Calls:
         size: int = 10,
         model: str | Model | None = None,
         syntax: str | None = None,
+        language: str | None = None,
     ) -> Call[Facets]:
         """The values of fields over the documents that match; see `Collection.facets`."""
         if isinstance(fields, str):
             raise VizslaError(f'fields are a list of names, as in ["year", "lang"], not {kind_of(fields)}')
-        calls = self._searched_with({"model": model, "syntax": syntax})
+        calls = self._searched_with({"model": model, "syntax": syntax, "language": language})
         wanted = {"fields": list(fields), "over": over, "size": check_count(size, "size, the number of values,")}
         asked = {} if query is None else {"query": query_with_words(query)}
         answer = yield calls._search({**asked, "k": 0, "facets": wanted, **_filter(filter)})
@@ -333,11 +336,12 @@ class Calls:
         *,
         model: str | Model | None = None,
         syntax: str | None = None,
+        language: str | None = None,
     ) -> Call[int]:
         """How many documents match; see `Collection.count`."""
         if query is None and filter is None:
             return int((yield from self.info())["documents"])
-        return (yield from self.facets([], query, filter, model=model, syntax=syntax)).documents
+        return (yield from self.facets([], query, filter, model=model, syntax=syntax, language=language)).documents
 
     def similar(
         self, doc_id: str | int, k: int = 10, filter: FilterLike = None, *, model: str | Model | None = None
@@ -347,9 +351,11 @@ class Calls:
         answer = yield calls._search({"like": document_id(doc_id), "k": k, **_filter(filter)})
         return _hits(answer["results"][0]["hits"])
 
-    def suggest(self, prefix: str, size: int = 8) -> Call[list[Suggestion]]:
+    def suggest(self, prefix: str, size: int = 8, *, language: str | None = None) -> Call[list[Suggestion]]:
         """Words that complete the last word of what is typed; see `Collection.suggest`."""
-        answer = yield self._request("GET", "/suggest", parameters={"prefix": prefix, "size": str(size)})
+        chosen = language or self.options.language
+        wanted = {"prefix": prefix, "size": str(size), **({} if chosen is None else {"language": chosen})}
+        answer = yield self._request("GET", "/suggest", parameters=wanted)
         return [Suggestion(row["text"], row["documents"]) for row in answer["suggestions"]]
 
     def term_statistics(self, text: str) -> Call[list[TermStatistics]]:

@@ -19,11 +19,12 @@ from starlette.routing import Route
 
 import vizsla
 from vizsla.errors import VizslaError
+from vizsla.server.collections import no_collection
 from vizsla.server.errors import without_paths
 from vizsla.server.gate import App, Gate
-from vizsla.server.hosting import public_error
+from vizsla.server.hosting import Hosted, public_error
 from vizsla.server.mcp import McpApp, mcp_server
-from vizsla.server.routes import JSON, answer, documents, judging, known_parameters, operations, search
+from vizsla.server.routes import JSON, answer, collections, documents, judging, known_parameters, operations, search
 from vizsla.server.schemas import Error
 from vizsla.server.searching import FastPath
 from vizsla.server.service import Service
@@ -55,7 +56,7 @@ def create_app(settings: Settings) -> App:
     )  # fmt: skip
     app.state.service = service
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    for router in (operations.indexes, search.router, documents.router, judging.router):
+    for router in (operations.indexes, collections.router, search.router, documents.router, judging.router):
         app.include_router(router, dependencies=[Depends(known_parameters)])
     for router in (operations.router, operations.page):
         app.include_router(router)
@@ -110,7 +111,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 async def _refusal(request: Request, error: Exception) -> Response:
     """The answer to a request that Vizsla refuses."""
     assert isinstance(error, VizslaError)
-    refused = public_error(error, request.app.state.service.hosting.indexes.get(request.path_params.get("index", "")))
+    refused = public_error(error, request.scope.get("vizsla.hosted"))
     found = answer({"error": str(refused)}, refused.status)
     found.headers.update(refused.headers)
     return found
@@ -160,6 +161,9 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 
 async def _mistake(request: Request, error: Exception) -> Response:
-    """The response to an unexpected error of the server."""
+    """The response to an unexpected error of the server; one beside the deletion of its index is expected."""
+    hosted: Hosted | None = request.scope.get("vizsla.hosted")
+    if hosted is not None and hosted.is_gone():
+        return answer({"error": str(no_collection(hosted.name))}, 404)
     log.error("a request to %s ended with an unexpected error", request.scope["path"], exc_info=error)
     return answer({"error": "an unexpected error occurred in the server; see its log"}, 500)

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -43,6 +44,7 @@ class Rights(NamedTuple):
 
     write: bool = False
     judge: bool = False
+    admin: bool = False
     needs_key: bool = False
     """Whether the request lacks a valid key: none was sent, or an unknown one."""
     problem: str = ""
@@ -68,6 +70,13 @@ def check_judge(scope: Scope) -> None:
         raise _no_right(rights, "this key may not judge; use the key of a line 'judge KEY' or 'write KEY'")
 
 
+def check_admin(scope: Scope) -> None:
+    """Refuse a request whose sender may not create or delete collections."""
+    rights: Rights = scope["vizsla.rights"]
+    if not rights.admin:
+        raise _no_right(rights, "this key may not create or delete collections; use the key of a line 'admin KEY'")
+
+
 def _no_right(rights: Rights, sentence: str) -> RequestError:
     return _needs_key(rights.problem) if rights.needs_key else RequestError(rights.problem or sentence, 403)
 
@@ -80,10 +89,9 @@ class AccessControl:
     """Who may do what. Keys are stored as hashes, which are compared in constant time."""
 
     def __init__(self, keys: Keys, host: str) -> None:
-        kinds = {"read": keys.read, "judge": keys.judge, "write": keys.write}
-        self._hashes = {kind: [_hash(key.encode()) for key in given] for kind, given in kinds.items()}
+        self._hashes = {kind: [_hash(key.encode()) for key in given] for kind, given in asdict(keys).items()}
         self._has_keys = bool(keys)
-        self._without_keys = Rights(write=True, judge=True)
+        self._without_keys = Rights(write=True, judge=True, admin=True)
         if not is_loopback(host):
             self._without_keys = Rights(
                 write=True,
@@ -101,7 +109,8 @@ class AccessControl:
             kind: sum(hmac.compare_digest(given, one) for one in hashes) > 0 for kind, hashes in self._hashes.items()
         }
         if any(known.values()):
-            return Rights(known["write"], known["write"] or known["judge"])
+            may_write = known["write"] or known["admin"]
+            return Rights(may_write, may_write or known["judge"], known["admin"])
         problem = "the key that was sent is not known here; send one that is, as" if sent else "a key is needed: send"
         problem += " Authorization: Bearer KEY or X-API-Key: KEY"
         if self._hashes["read"]:
@@ -313,8 +322,7 @@ class Gate:
 
     def _public(self, error: VizslaError, scope: Scope) -> RequestError:
         """The public form of an error, without paths of this machine."""
-        hosted = self._service.hosting.indexes.get(scope.get("path_params", {}).get("index", ""))
-        return public_error(error, hosted)
+        return public_error(error, scope.get("vizsla.hosted"))
 
     def _too_late(self, scope: Scope, place: Place) -> RequestError:
         if has_body(scope) and not place.is_taken:

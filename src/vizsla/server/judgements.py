@@ -86,8 +86,10 @@ class Judgements:
     {"_id": "q1", "text": "barking dogs"}
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, is_made: bool = True) -> None:
+        """`is_made`: make the folder of the file if it is not there."""
         self.path = Path(path)
+        self._is_made = is_made
         if "\0" in str(path):
             raise JudgementsError(self.path, "cannot have a name with a NUL in it")
 
@@ -187,7 +189,8 @@ class Judgements:
 
     def _make_folder(self) -> None:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self._is_made:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as e:
             raise JudgementsError(self.path, f"has no folder, and none can be made ({e.strerror})") from None
 

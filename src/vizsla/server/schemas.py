@@ -209,6 +209,17 @@ class SuggestAnswer(Answer):
     suggestions: list[SuggestedWord]
 
 
+class CollectionFacts(Answer):
+    """How a collection was created, and its settings."""
+
+    created: str
+    model: str
+    passages: int | None
+    store: bool
+    positions: bool
+    settings: dict[str, Any]
+
+
 class IndexAnswer(Answer):
     """An index and its capabilities."""
 
@@ -218,7 +229,16 @@ class IndexAnswer(Answer):
     model: str | None = None
     documents: int | None = None
     generation: int | None = None
+    collection: CollectionFacts | None = Field(None, description="Of an index that a request has created.")
     words: bool | None = Field(None, description="Whether half-typed words are found, and typing errors corrected.")
+
+
+class OfferedCollections(Answer):
+    """What requests with an admin key may create."""
+
+    may_create: bool = Field(description="Whether this request may, or could with a suitable key.")
+    models: list[str] = Field(description="The models that a collection may have, the first by default.")
+    quotas: dict[str, int]
 
 
 class IndexesAnswer(Answer):
@@ -226,11 +246,28 @@ class IndexesAnswer(Answer):
 
     vizsla: str
     write: bool
+    collections: OfferedCollections | None = Field(None, description="What requests may create, if they may.")
     judging: bool = Field(description="Whether the server keeps judgements.")
     may_judge: bool = Field(description="Whether this request may judge, or could with a suitable key.")
     keys: bool
     limits: dict[str, float]
     indexes: list[IndexAnswer]
+
+
+class CollectionAnswer(Answer):
+    """A collection that was created or changed."""
+
+    index: str
+    generation: int
+    created: bool | None = Field(None, description="Whether this request has created it; false: it was there already.")
+    collection: CollectionFacts
+
+
+class DeletedAnswer(Answer):
+    """A collection that was deleted."""
+
+    index: str
+    deleted: Literal[True]
 
 
 class SkippedLine(Answer):
@@ -324,6 +361,9 @@ _SYNTAX = (
     '`lucene` reads the query as Lucene\'s query language: `+dogs "big cats"~2 -title:fish`. '
     "`typing` reads plain words of which the last may be half typed."
 )
+_LANGUAGE = (
+    "Of documents in several languages, the one that the query is analysed in, as in `de` or `de,en`; default: all."
+)
 _TYPOS = (
     "`suggest` says in `did_you_mean` what may be meant by words that the collection does not have; `on` searches for "
     "that, and says so in `corrected`."
@@ -372,13 +412,14 @@ class ModelChoice(Body):
     expand: StrictStr | None = Field(None, max_length=200, description="Query expansion, as in `rm3`.")
 
 
-class QueryLanguage(Body):
-    """How queries are parsed; by default as plain words."""
+class QueryReading(Body):
+    """How queries are parsed and analysed; by default as plain words, in every language of the index."""
 
     syntax: Literal["lucene", "typing"] | None = Field(None, description=_SYNTAX)
+    language: StrictStr | None = Field(None, max_length=200, description=_LANGUAGE)
 
 
-class SearchBody(ModelChoice, QueryLanguage):
+class SearchBody(ModelChoice, QueryReading):
     """A search: one query, many queries, or documents like one."""
 
     query: StrictStr | None = None
@@ -420,6 +461,7 @@ class SearchParameters(BaseModel):
     expand: str | None = Field(None, max_length=200)
     combine: str | None = Field(None, max_length=200)
     syntax: Literal["lucene", "typing"] | None = Field(None, description=_SYNTAX)
+    language: str | None = Field(None, max_length=200, description=_LANGUAGE)
     typos: Literal["off", "suggest", "on"] | None = Field(None, description=_TYPOS)
     total: bool = Field(False, description=_TOTAL)
     passages: int = Field(1, ge=1, le=1000, description=_PASSAGES)
@@ -427,7 +469,7 @@ class SearchParameters(BaseModel):
     max_tokens: int | None = Field(None, ge=1, description=_MAX_TOKENS)
 
 
-class ExplainBody(ModelChoice, QueryLanguage):
+class ExplainBody(ModelChoice, QueryReading):
     """A query and a document whose score is explained."""
 
     query: StrictStr
@@ -448,6 +490,33 @@ class DeleteBody(Body):
 
     ids: list[StrictStr | StrictInt] | None = Field(None, min_length=1)
     filter: ConditionBody | None = Field(None, description=_CONDITION)
+
+
+_DESCRIPTION = "What the collection is, for people."
+_READ_ONLY = "Whether its documents cannot be changed."
+_MOST_DOCUMENTS = "How many documents it may have; null: as many as the server allows."
+_MOST_BYTES = "How large it may become on disk; null: as large as the server allows."
+_Quota = Annotated[StrictInt, Field(ge=0, le=1 << 60)]
+
+
+class SettingsBody(Body):
+    """New settings of a collection; those that are left out stay."""
+
+    description: StrictStr = Field("", max_length=1000, description=_DESCRIPTION)
+    read_only: StrictBool = Field(False, description=_READ_ONLY)
+    documents: _Quota | None = Field(None, description=_MOST_DOCUMENTS)
+    bytes: _Quota | None = Field(None, description=_MOST_BYTES)
+
+
+class CollectionBody(SettingsBody):
+    """A new collection."""
+
+    model: StrictStr | None = Field(None, max_length=100, description="One of the server's; null: the first of them.")
+    passages: Annotated[StrictInt, Field(ge=1, le=100_000)] | None = Field(
+        None, description="Cut documents into passages of so many words."
+    )
+    store: StrictBool = Field(True, description="Keep the texts that the model reads.")
+    positions: StrictBool = Field(False, description="Keep where words stand, so that phrases are found fast.")
 
 
 class JudgementBody(Body):

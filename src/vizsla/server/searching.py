@@ -16,7 +16,7 @@ from vizsla import stopping
 from vizsla.errors import VizslaError
 from vizsla.index.search.facets import Facets, facets_of_hits, value_as_json
 from vizsla.index.search.highlight import Highlighter
-from vizsla.models import Model, Reranker
+from vizsla.models import Model, Reranker, in_language
 from vizsla.retrievers import rerank_hits
 from vizsla.runs import Hit, Hits, document_id
 from vizsla.runs.filters import Filter
@@ -69,6 +69,7 @@ class SearchPlan:
     as_pyserini: bool = False
     doc_as_text: bool = False
     syntax: str | None = None
+    language: str | None = None
     arrangement: Arrangement = _BY_SCORE
     max_tokens: int | None = None
 
@@ -80,6 +81,7 @@ class SearchPlan:
             self.combine,
             self.search_params,
             self.syntax,
+            self.language,
             self.arrangement,
             self.max_tokens,
             id(self.model),
@@ -87,7 +89,7 @@ class SearchPlan:
             self.depth,
         )
         shape = (self.as_pyserini, self.doc_as_text)
-        return (self.hosted.name, self.k, self.offset, self.filter and str(self.filter), how, extra, shape)
+        return (id(self.hosted), self.k, self.offset, self.filter and str(self.filter), how, extra, shape)
 
     async def submit(self, service: Service, queries: Sequence[str]) -> list[bytes]:
         """The answers to queries, which wait for their turn."""
@@ -129,7 +131,7 @@ class SearchPlan:
         found = self.hosted.index.search_many(
             queries, max(depth, 1), self.filter, model=self.model, combine=self.combine,
             search_params=self.search_params, threads=1, documents=self._reads_documents, syntax=self.syntax,
-            **self.arrangement._asdict(),
+            language=self.language, **self.arrangement._asdict(),
         )  # fmt: skip
         if self.reranker is not None:
             found = [
@@ -140,6 +142,11 @@ class SearchPlan:
                 for query, hits in zip(queries, found, strict=True)
             ]
         return found
+
+    @property
+    def _way(self) -> dict[str, Any]:
+        """The options that decide which documents match, and their scores."""
+        return {"model": self.model, "syntax": self.syntax, "language": self.language}
 
     @property
     def _reads_documents(self) -> bool:
@@ -158,11 +165,11 @@ class SearchPlan:
         page, typed, query = self._page(found), query, found.corrected or query
         index, highlighter = self.hosted.index, None
         if self.highlight is not None:
-            highlighter = index.highlighter(query, self.filter, model=self.model, syntax=self.syntax)
+            highlighter = index.highlighter(query, self.filter, **self._way)
         hits = [self._hit(hit, rank, highlighter) for rank, hit in enumerate(page, self.offset + 1)]
         if self.explain:
             for hit in hits:
-                explanation = index.explain(query, hit["id"], self.filter, model=self.model, syntax=self.syntax)
+                explanation = index.explain(query, hit["id"], self.filter, **self._way)
                 hit["explanation"] = explanation.as_dict()
         total = found.total
         if not query:  # all documents that pass the filter
@@ -199,12 +206,10 @@ class SearchPlan:
         fields = list(dict.fromkeys(wanted.fields))
         index = self.hosted.index
         if wanted.over == "all" and not fields:
-            counted = Facets({}, index.count(query or None, self.filter, model=self.model, syntax=self.syntax))
+            counted = Facets({}, index.count(query or None, self.filter, **self._way))
             over = {"documents": counted.documents, "exact": True, "top": None}
         elif wanted.over == "all":
-            counted = index.facets(
-                fields, query or None, self.filter, model=self.model, size=wanted.size, syntax=self.syntax
-            )
+            counted = index.facets(fields, query or None, self.filter, size=wanted.size, **self._way)
             over = {"documents": counted.documents, "exact": True, "top": None}
         else:
             best = {hit.id: hit for hit in found[: wanted.over]}  # a document with several passages counts once
@@ -251,6 +256,12 @@ def _counts(counted: Facets) -> dict[str, Any]:
     }
 
 
+def model_name(hosted: Hosted, model: Model | None, language: str | None) -> str:
+    """The name of the model of a request."""
+    chosen = model or hosted.index.model
+    return chosen.name if language is None else in_language(chosen, language).name
+
+
 def parsed_filter(condition: FilterBody | None) -> Filter | None:
     """The filter of a request; a wrong one is refused here."""
     return Filter.all_of(condition if isinstance(condition, list) else [condition or {}])
@@ -269,7 +280,7 @@ async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParam
     condition = parsed_filter(asked.filter)
     plan = SearchPlan(
         hosted, asked.hits, asked.offset, condition, model, asked.combine, as_pyserini=True,
-        doc_as_text=not asked.parse, syntax=asked.syntax,
+        doc_as_text=not asked.parse, syntax=asked.syntax, language=asked.language,
         arrangement=Arrangement(
             typos=check_typos(asked.typos), total=asked.total, passages=asked.passages, window=asked.window
         ),
@@ -287,7 +298,7 @@ async def answer_search(service: Service, hosted: Hosted, body: SearchBody) -> b
     results = await plan.submit(service, queries)
     head = {
         "index": hosted.name,
-        "model": (plan.model or hosted.index.model).name,
+        "model": model_name(hosted, plan.model, plan.language),
         "generation": generation,
         "took_ms": round(1000 * (time.perf_counter() - started), 3),
     }
@@ -323,7 +334,7 @@ def _planned(service: Service, hosted: Hosted, body: SearchBody) -> tuple[Search
         hosted, body.k, body.offset, parsed_filter(body.filter), model, body.combine, body.search_params,
         None if body.rerank is None else service.hosting.reranker(body.rerank), body.depth,
         None if body.fields is None else tuple(body.fields), highlight, body.explain, body.facets, like,
-        syntax=None if like is not None else body.syntax,
+        syntax=None if like is not None else body.syntax, language=None if like is not None else body.language,
         arrangement=Arrangement(
             body.sort, body.collapse, body.min_score, None if like is not None else check_typos(body.typos), body.total,
             body.passages, body.window,
@@ -402,7 +413,8 @@ class FastPath:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         found = _PATH.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
-        hosted = None if found is None else self._service.hosting.indexes.get(found[1])
+        hosting = self._service.hosting
+        hosted = None if found is None or not hosting.is_current(found[1]) else hosting.indexes.get(found[1])
         asked = None if hosted is None else _parameters(scope["query_string"])
         if hosted is None or asked is None:  # the application reports the error
             await self._app(scope, receive, send)

@@ -13,12 +13,13 @@ from typing import TypeVar
 from vizsla.engine import processors
 from vizsla.errors import VizslaError
 from vizsla.server.batching import Batcher
+from vizsla.server.collections import STAGED
 from vizsla.server.errors import RequestError, UnavailableError
 from vizsla.server.hosting import POLL, Hosted, Hosting
 from vizsla.server.judgements import Judgements
 from vizsla.server.metrics import Metrics
 from vizsla.server.settings import Settings
-from vizsla.server.writes import Staging, state_folder
+from vizsla.server.writes import Staging
 from vizsla.stopping import Stop
 
 log = logging.getLogger("vizsla.server")
@@ -101,11 +102,11 @@ class Service:
 
     def staging(self, hosted: Hosted) -> Staging:
         """Where documents of an index wait for a commit."""
-        return Staging(state_folder(self.settings, hosted.name, hosted.folder) / "staged")
+        return Staging(hosted.state / STAGED, is_made=hosted.collection is None)
 
     def judgements(self, hosted: Hosted) -> Judgements:
         """The relevance judgements for an index."""
-        return Judgements(state_folder(self.settings, hosted.name, hosted.folder) / "judgements.db")
+        return Judgements(hosted.state / "judgements.db", is_made=hosted.collection is None)
 
     def close(self) -> None:
         """Stop what is being read, wait for what is being written, and close the indexes."""

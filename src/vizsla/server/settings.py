@@ -8,16 +8,16 @@ import re
 import stat
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vizsla.described import DescriptionError, from_data
 from vizsla.errors import InputError, VizslaError
 
 PREFIX = "VIZSLA_SERVE_"
 """The prefix of environment variables, as in VIZSLA_SERVE_PORT."""
-KEY_VARIABLES = ("VIZSLA_READ_KEY", "VIZSLA_WRITE_KEY", "VIZSLA_JUDGE_KEY")
+KEY_VARIABLES = ("VIZSLA_READ_KEY", "VIZSLA_WRITE_KEY", "VIZSLA_JUDGE_KEY", "VIZSLA_ADMIN_KEY")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _RESERVED = {"indexes"}  # /v1/indexes lists them
 _OTHERS_MAY_READ = stat.S_IRWXG | stat.S_IRWXO
@@ -51,8 +51,23 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Quotas:
+    """What requests may create: how many collections, and how large each may become. More is refused with 507."""
+
+    collections: int = 100
+    documents: int = 1_000_000
+    bytes: int = 10 << 30
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if value < 0:
+                raise VizslaError(f"the quota {name} must be 0 or more, not {value}")
+
+
+@dataclass(frozen=True)
 class Keys:
-    """The keys of a server. All of them may read; `judge` may also write judgements; `write` may do everything.
+    """The keys of a server. All of them may read; `judge` may also write judgements, and `write` change documents;
+    `admin` may do everything, such as to create and delete collections.
 
     Without any, every client may read, and write if the server was started with --write; judgements are then accepted
     only from this machine.
@@ -61,15 +76,16 @@ class Keys:
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     judge: tuple[str, ...] = ()
+    admin: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Keys({len(self.read)} to read, {len(self.judge)} to judge, {len(self.write)} to write)"
+        return f"Keys({', '.join(f'{len(keys)} to {kind}' for kind, keys in asdict(self).items())})"
 
     def __bool__(self) -> bool:
-        return bool(self.read or self.write or self.judge)
+        return any(asdict(self).values())
 
     def __add__(self, other: Keys) -> Keys:
-        return Keys(self.read + other.read, self.write + other.write, self.judge + other.judge)
+        return Keys(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -84,6 +100,11 @@ class Settings:
     write: bool = False
     judging: bool = True
     mcp: bool = True
+    collections: str = ""
+    """The folder of the collections that requests may create and delete; empty: they may not."""
+    collection_models: dict[str, str] = field(default_factory=dict)
+    """The models by name that a new collection may have, the first by default; the expression may name files of this
+    machine. Without any it is `bm25`."""
     state: str = ""
     """The folder of judgements and staged documents; empty: beside each index."""
     models: dict[str, str] = field(default_factory=dict)
@@ -98,7 +119,9 @@ class Settings:
     log_texts: bool = False
     """Whether the access log has queries and ids of documents."""
     access_log: bool = True
+    log_format: Literal["text", "json"] = "text"
     limits: Limits = field(default_factory=Limits)
+    quotas: Quotas = field(default_factory=Quotas)
     keys: Keys = field(default_factory=Keys)
 
     def __post_init__(self) -> None:
@@ -106,8 +129,10 @@ class Settings:
             raise VizslaError(f"a port is a number from 0 to 65535, not {self.port}")
         if self.workers < 1:
             raise VizslaError(f"the number of workers must be 1 or more, not {self.workers}")
-        for name in (*self.indexes, *self.models, *self.expanders, *self.rerankers):
+        for name in (*self.indexes, *self.models, *self.expanders, *self.rerankers, *self.collection_models):
             check_name(name)
+        if self.log_format not in ("text", "json"):
+            raise VizslaError(f"the format of the log is text or json, not {self.log_format!r}")
         for origin in self.cors:
             if not re.fullmatch(r"\*|https?://[^/\s]+", origin):
                 raise VizslaError(f"an origin is written as in https://example.org, or is *, not {origin!r}")
@@ -151,10 +176,11 @@ def read_settings(flags: Mapping[str, Any], file: str | None, environ: Mapping[s
     given = _of_file(file) if file else {}
     given = _merged(given, _of_environment(environ))
     given = _merged(given, {name: value for name, value in flags.items() if value not in (None, (), [], {})})
-    limits, keys_file = given.pop("limits", {}), given.pop("keys", None)
+    tables = {name: given.pop(name, {}) for name in _TABLES}
+    keys_file = given.pop("keys", None)
     try:
         settings: Settings = from_data(Settings, {name: _plain(value) for name, value in given.items()})
-        settings = replace(settings, limits=from_data(Limits, limits))
+        settings = replace(settings, **{name: from_data(kind, tables[name]) for name, kind in _TABLES.items()})
     except DescriptionError as e:
         raise VizslaError(f"{e}; see 'vizsla serve --help'") from None
     own = Keys(*((_checked_key(environ[name], name),) if environ.get(name) else () for name in KEY_VARIABLES))
@@ -163,9 +189,14 @@ def read_settings(flags: Mapping[str, Any], file: str | None, environ: Mapping[s
 
 def check_exposure(settings: Settings) -> Settings:
     """Refuse a server that everyone could write to, and a writable server without a key to write with."""
-    if settings.write and settings.keys and not settings.keys.write:
+    keys = settings.keys
+    if settings.write and keys and not (keys.write or keys.admin):
         raise VizslaError("--write needs a key to write with; add a line 'write KEY' to the file of keys")
-    if settings.write and not settings.keys.write and not is_loopback(settings.host):
+    if settings.collections and not settings.write:
+        raise VizslaError("--collections lets requests create indexes and fill them, so it needs --write")
+    if settings.collections and keys and not keys.admin:
+        raise VizslaError("--collections needs a key to create them with; add a line 'admin KEY' to the file of keys")
+    if settings.write and not keys and not is_loopback(settings.host):
         raise VizslaError(
             f"anybody who reaches {settings.host} could change the indexes; give --keys FILE with a line 'write KEY'"
         )
@@ -186,8 +217,12 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+_TABLES: dict[str, type[Any]] = {"limits": Limits, "quotas": Quotas}
+"""The settings that are tables of numbers."""
+
+
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    both = {name: {**below[name], **above[name]} for name in ("limits",) if name in below and name in above}
+    both = {name: {**below[name], **above[name]} for name in _TABLES if name in below and name in above}
     return {**below, **above, **both}
 
 
@@ -211,13 +246,13 @@ def _of_file(file: str) -> dict[str, Any]:
         if name not in known:
             raise InputError(f"unknown setting {name!r}; known: {', '.join(sorted(known))}", file=file)
     folder = Path(file).parent
-    for table in ("indexes", "rerankers", "models", "expanders"):
+    for table in ("indexes", "rerankers", "models", "expanders", "collection_models"):
         values = given.get(table, {})
         if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
             raise InputError(f"{table} must be a table of names and texts", file=file)
         if values and table in ("indexes", "rerankers"):
             given[table] = {name: str(folder / value) for name, value in values.items()}
-    for name in ("state", "keys"):
+    for name in ("state", "keys", "collections"):
         if isinstance(given.get(name), str) and given[name]:
             given[name] = str(folder / given[name])
     return given
@@ -226,17 +261,19 @@ def _of_file(file: str) -> dict[str, Any]:
 def _of_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """The settings of environment variables: VIZSLA_SERVE_PORT, VIZSLA_SERVE_LIMIT_K and so on."""
     given: dict[str, Any] = {}
-    limits: dict[str, Any] = {}
+    tables: dict[str, dict[str, Any]] = {name: {} for name in _TABLES}
     readers = {f"{PREFIX}{f.name.upper()}": (given, f.name, str(f.type)) for f in fields(Settings)}
-    readers |= {f"{PREFIX}LIMIT_{f.name.upper()}": (limits, f.name, str(f.type)) for f in fields(Limits)}
+    for table, numbers in _TABLES.items():
+        start = f"{PREFIX}{table.removesuffix('s').upper()}_"
+        readers |= {start + f.name.upper(): (tables[table], f.name, str(f.type)) for f in fields(numbers)}
     readers[f"{PREFIX}KEYS"] = (given, "keys", "str")
     for name, text in environ.items():
-        if name.startswith(PREFIX) and name != f"{PREFIX}LIMITS":
+        if name.startswith(PREFIX) and name not in [f"{PREFIX}{table.upper()}" for table in _TABLES]:
             if name not in readers:
                 raise VizslaError(f"unknown setting {name} in the environment; known: {', '.join(sorted(readers))}")
             target, key, kind = readers[name]
             target[key] = _of_text(name, text, kind)
-    return {**given, **({"limits": limits} if limits else {})}
+    return {**given, **{name: values for name, values in tables.items() if values}}
 
 
 def _of_text(name: str, text: str, kind: str) -> Any:
@@ -271,7 +308,10 @@ def named_values(items: list[str], what: str) -> dict[str, str]:
 
 
 def read_keys(file: str) -> Keys:
-    """The keys in a file: a line `read KEY`, `judge KEY` or `write KEY` for each. Only its owner may read the file."""
+    """The keys in a file: a line `read KEY`, `judge KEY`, `write KEY` or `admin KEY` for each.
+
+    Only its owner may read the file.
+    """
     try:
         with open(file, encoding="utf-8") as opened:
             mode = os.fstat(opened.fileno()).st_mode
@@ -281,17 +321,18 @@ def read_keys(file: str) -> Keys:
         raise InputError(f"the file of keys cannot be read ({reason})", file=file) from None
     if os.name == "posix" and mode & _OTHERS_MAY_READ:
         raise InputError("other users can read this file of keys; protect it with: chmod 600", file=file)
-    found: dict[str, list[str]] = {"read": [], "write": [], "judge": []}
+    found: dict[str, list[str]] = {kind.name: [] for kind in fields(Keys)}
     for number, line in enumerate(lines, 1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
         if len(words) != 2 or words[0] not in found:
-            raise InputError("expected 'read KEY', 'judge KEY' or 'write KEY'", file=file, line=number)
+            raise InputError("expected 'read KEY', 'judge KEY', 'write KEY' or 'admin KEY'", file=file, line=number)
         found[words[0]].append(_checked_key(words[1], f"{file}:{number}"))
     if not any(found.values()):
         raise InputError(
-            "there is no key in this file; expected lines 'read KEY', 'judge KEY' or 'write KEY'", file=file
+            "there is no key in this file; expected lines 'read KEY', 'judge KEY', 'write KEY' or 'admin KEY'",
+            file=file,
         )
     return Keys(**{kind: tuple(keys) for kind, keys in found.items()})
 

@@ -34,7 +34,8 @@ from vizsla.runs.documents import Origin
 from vizsla.runs.filters import Filter
 from vizsla.server.errors import RequestError
 from vizsla.server.hosting import Hosted
-from vizsla.server.settings import Limits, Settings
+from vizsla.server.room import check_documents
+from vizsla.server.settings import Limits
 
 ADD, DELETE = ".add.jsonl", ".delete.json"
 IDS = ".ids"
@@ -42,22 +43,19 @@ IDS = ".ids"
 _counter = itertools.count()
 
 
-def state_folder(settings: Settings, name: str, folder: Path) -> Path:
-    """The folder of the server's own files for an index: beside the index, or where the settings say."""
-    return Path(settings.state).absolute() / name if settings.state else folder.with_name(folder.name + ".serve")
-
-
 class Staging:
-    """The staged changes of one index."""
+    """The staged changes of one index, in a folder that `is_made` if it is not there."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_made: bool = True) -> None:
         self.folder = folder
+        self._is_made = is_made
 
     @contextlib.contextmanager
     def incoming(self) -> Iterator[IO[bytes]]:
         """A new file to write a change to; it is removed at the end unless `keep` has renamed it."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            if self._is_made:
+                self.folder.mkdir(parents=True, exist_ok=True)
             file = tempfile.NamedTemporaryFile(dir=self.folder, prefix="incoming-", delete=False)  # noqa: SIM115
         except OSError as e:
             raise cannot_write(e) from e
@@ -231,6 +229,8 @@ def commit(
     """
     totals: dict[str, Any] = {"added": 0, "replaced": 0, "repeated": 0, "deleted": 0, "empty": []}
     with hosted.index.writer(timeout=limits.seconds) as writer:
+        hosted.open()  # the last commit, which may be that of another process
+        before = len(hosted.index)
         staged = _not_committed(writer, staging)
         applied: list[str] = []
 
@@ -249,6 +249,8 @@ def commit(
             _add(writer, upload, limits, totals, skip_bad=skip_bad)
         if deletion is not None:
             _delete(writer, hosted, deletion, totals, commit_applied)
+        if totals["added"]:
+            check_documents(hosted, before + totals["added"] - totals["replaced"] - totals["deleted"])
         commit_applied()
         staging.discard(staged)  # before another worker can commit and apply them a second time
     return {"index": hosted.name, **totals, "generation": hosted.generation, "committed": True}

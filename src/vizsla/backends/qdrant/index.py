@@ -264,6 +264,7 @@ class QdrantIndex(SearchableCollection):
         *,
         model: str | Model | None = None,
         syntax: str | None = None,
+        language: str | None = None,
     ) -> Explanation:
         """Why a document has its score for a query: the share of each term, adding up to the score."""
         refuse_syntax(self.address, syntax)
@@ -273,17 +274,21 @@ class QdrantIndex(SearchableCollection):
             self._model_of(model),
             self.reader,
         )
-        bound = reader.own if chosen is None else reader.bind(chosen)
-        return reader.explain(bound, text, wanted, Filter.of(filter))
+        return reader.explain(reader.chosen(chosen, language), text, wanted, Filter.of(filter))
 
     def highlighter(
-        self, query: str, filter: FilterLike = None, *, model: str | Model | None = None, syntax: str | None = None
+        self,
+        query: str,
+        filter: FilterLike = None,
+        *,
+        model: str | Model | None = None,
+        syntax: str | None = None,
+        language: str | None = None,
     ) -> Highlighter:
         """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""
         refuse_syntax(self.address, syntax)
         reader, chosen = self.reader, self._model_of(model)
-        bound = reader.own if chosen is None else reader.bind(chosen)
-        weights = bound.query_weights(check_query(query), Context(reader, Filter.of(filter)))
+        weights = reader.chosen(chosen, language).query_weights(check_query(query), Context(reader, Filter.of(filter)))
         return Highlighter(reader.model, weights)
 
     def _facets_of_all(
@@ -294,8 +299,9 @@ class QdrantIndex(SearchableCollection):
         size: int,
         model: Model | None,
         syntax: str | None,
+        language: str | None,
     ) -> Facets:
-        del fields, query, filter, size, model, syntax
+        del fields, query, filter, size, model, syntax, language
         raise cannot(self.address, "facets")
 
     def count(
@@ -305,13 +311,14 @@ class QdrantIndex(SearchableCollection):
         *,
         model: str | Model | None = None,
         syntax: str | None = None,
+        language: str | None = None,
     ) -> int:
         """How many documents pass a filter; those that match a query cannot be counted here."""
         refuse_syntax(self.address, syntax)
         if query is not None:
             raise cannot(self.address, "count")
-        self._model_of(model)
         reader, condition = self.reader, Filter.of(filter)
+        reader.chosen(self._model_of(model), language)  # refuses what it cannot be searched with
         if condition is None:
             return len(self)
         return self._connection.call(QdrantClient.count, reader.state.base, reader.translated(condition)).count
@@ -332,9 +339,9 @@ class QdrantIndex(SearchableCollection):
             raise VizslaError(f"there is no document with the id {wanted!r}")
         return query_like(document, reader.own if chosen is None else reader.bind(chosen))
 
-    def suggest(self, prefix: str, size: int = 8) -> list[Suggestion]:
+    def suggest(self, prefix: str, size: int = 8, *, language: str | None = None) -> list[Suggestion]:
         """Words are not completed here."""
-        del prefix, size
+        del prefix, size, language
         raise cannot(self.address, "suggest")
 
     def term_statistics(self, text: str) -> list[TermStatistics]:

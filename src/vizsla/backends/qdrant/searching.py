@@ -28,7 +28,15 @@ from vizsla.engine import CollectionNgrams, MatchQuery, NgramQuery, Query, Token
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index import TermStatistics
 from vizsla.index.reading.terms import NamespaceStatistics
-from vizsla.index.search.bound_model import BoundModel, DensePart, MatchPart, NgramPart, SparsePart, TokenPart
+from vizsla.index.search.bound_model import (
+    BoundModel,
+    DensePart,
+    MatchPart,
+    NgramPart,
+    OneLanguage,
+    SparsePart,
+    TokenPart,
+)
 from vizsla.index.search.combining import Combination
 from vizsla.index.search.explain import ExplainedDocument, MatchedTokens, explain_document
 from vizsla.index.search.pages import Page
@@ -337,6 +345,7 @@ class Reader:
         }
         self._terms = terms
         self._bound: dict[int, BoundModel] = {}
+        self._one_language = OneLanguage()
         self._known_fields: set[tuple[str, ...]] = set()
         self.own = self.bind(model)
         """The collection's own model."""
@@ -358,6 +367,11 @@ class Reader:
                 self._bound = {}
             self._bound[id(model)] = bound  # it keeps the model alive, so its id is not reused
         return bound
+
+    def chosen(self, model: Model | None, language: str | None = None) -> BoundModel:
+        """A model, or the collection's own, bound to it; of several languages the one that is named."""
+        bound = self.own if model is None else self.bind(model)
+        return bound if language is None else self.bind(self._one_language.model(bound, language))
 
     def _check_weighting(self, part: SparsePart) -> None:
         """Refuse a k1, b, delta or saturation other than those baked into the documents' weights."""
@@ -577,7 +591,7 @@ class Plan:
         for name in ("sort", "collapse"):
             if getattr(options, name) is not None:
                 raise cannot(address, name)
-        bound = reader.own if options.model is None else reader.bind(options.model)
+        bound = reader.chosen(options.model, options.language)
         page = Page.of(options.offset, None, None, options.min_score, options.passages, options.window)
         if page is not None and (page.passages > 1 or page.window):
             raise cannot(address, "passages")

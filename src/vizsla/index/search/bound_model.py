@@ -17,12 +17,18 @@ from vizsla.models import (
     DenseComponent,
     Model,
     NgramComponent,
+    Part,
     SearchContext,
     SparseComponent,
+    Sum,
     TokenComponent,
     TokenMatchComponent,
+    in_language,
+    languages_wanted,
     with_norm_of,
 )
+
+_MAX_CACHED_LANGUAGES = 64
 
 _Encoded = tuple[np.ndarray, np.ndarray, np.ndarray]
 _NO_TERMS: _Encoded = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
@@ -272,6 +278,25 @@ class BoundModel:
         return {
             p.component.namespace: p.query_weights(p.component.query_terms([text], context))[0] for p in self.sparse
         }
+
+
+class OneLanguage:
+    """Models whose queries are analysed in one language of several; keeps them, so that each is bound once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, tuple[str, ...]], tuple[BoundModel, Model]] = {}
+
+    def model(self, bound: BoundModel, language: str) -> Model:
+        """A model without its parts for other languages; see `in_language`."""
+        key = id(bound), languages_wanted(language)
+        known = self._known.get(key)
+        if known is None:
+            fitted = Sum(tuple(Part(part.weight, part.component) for part in bound.parts), bound.model.name)
+            known = bound, in_language(fitted, language)  # `bound` stays alive, so its id is not reused
+            if len(self._known) >= _MAX_CACHED_LANGUAGES:
+                self._known = {}
+            self._known[key] = known
+        return known[1]
 
 
 def _joined(encoded: Sequence[_Encoded]) -> _Encoded:

@@ -47,6 +47,7 @@ class SearchOptions(NamedTuple):
     approximate: float | None = None
     threads: int | None = None
     syntax: str | None = None
+    language: str | None = None
     timeout: float | None = None
     typos: str | None = None
     total: bool = False
@@ -84,6 +85,7 @@ class ModelFreeOptions(TypedDict, total=False):
     approximate: float | None
     threads: int | None
     syntax: str | None
+    language: str | None
     timeout: float | None
 
 
@@ -115,7 +117,9 @@ class Search:
     parts: tuple[Search, ...] = ()
     """The searches that are fused."""
     syntax: str | None = None
-    """The language that queries are written in; None for plain texts."""
+    """The query language that queries are written in; None for plain texts."""
+    language: str | None = None
+    """The language of documents that is searched, in an index of several; None for all."""
     page: Page | None = None
     """Which results are given; None for the best."""
     typos: str | None = None
@@ -150,7 +154,7 @@ class Search:
         if type(threads) is not int or threads != 1:
             threads = processors() if threads is None else positive(threads, "the number of threads")
         expected = 1.0 if options.approximate is None else _share(options.approximate)
-        bound = searcher.own if options.model is None else searcher.bind(options.model)
+        bound = searcher.chosen(options.model, options.language)
         own = searcher.snapshot.vector_index
         vector_index = own if options.search_params is None else _with_params(searcher, bound, options.search_params)
         combination = combination_of(options.combine)
@@ -168,6 +172,7 @@ class Search:
         if total and combination.fusion is not None and options.min_score is not None:
             raise UnsupportedError("fused scores depend on how many are fused, so with min_score there is no total")
         asked: Any = {"syntax": syntax, "page": page, "typos": typos, "total": total, "max_tokens": max_tokens}
+        asked["language"] = options.language
         if not bound.has_vectors and combination.name == "sum":
             return cls(searcher, bound, k, condition, threads, expected, None, **asked)
         exact_sum = combination.name == "sum" and not single
@@ -219,7 +224,7 @@ class Search:
 
     def _spelled(self, queries: Sequence[str], documents: bool) -> list[Hits]:
         """The same with what there is to say about the spelling of each query."""
-        plan, speller = replace(self, typos=None), self.searcher.speller
+        plan, speller = replace(self, typos=None), self.searcher.speller(self.language)
         corrected = [speller.corrected(query, self.syntax, self.bound.sparse) for query in queries]
         if self.typos != "on":
             found = plan.hits(queries, documents=documents)

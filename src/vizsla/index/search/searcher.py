@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from vizsla.engine import (
     search_rows,
 )
 from vizsla.index.reading.snapshot import Snapshot
-from vizsla.index.search.bound_model import BoundModel, SparsePart
+from vizsla.index.search.bound_model import BoundModel, OneLanguage, SparsePart
 from vizsla.index.search.columns import Columns, DocumentRows, document_columns, row_columns
 from vizsla.index.search.filtering import passing_rows
 from vizsla.index.search.spelling import Speller
@@ -32,6 +32,9 @@ from vizsla.runs import Filter
 
 _MAX_CACHED_FILTERS = 64
 _MAX_CACHED_MODELS = 64
+_MAX_CACHED_LANGUAGES = 16
+
+T = TypeVar("T")
 
 
 class Searcher:
@@ -41,6 +44,8 @@ class Searcher:
         self.snapshot = snapshot
         self._masks: dict[str, list[np.ndarray]] = {}
         self._bound: dict[int, BoundModel] = {}
+        self._completers: dict[tuple[int, ...], Completer] = {}
+        self._spellers: dict[tuple[int, ...], Speller] = {}
         self._ngrams: dict[int, CollectionNgrams] = {}
         self.plans: dict[int, object] = {}
         """Plain searches by the number of their results, see `Search.prepare`."""
@@ -60,6 +65,15 @@ class Searcher:
                 self._warn_of_language(model)
             self._bound[id(model)] = bound
         return bound
+
+    def chosen(self, model: Model | None, language: str | None = None) -> BoundModel:
+        """A model, or the index's own, bound to the index; of several languages the one that is named."""
+        bound = self.own if model is None else self.bind(model)
+        return bound if language is None else self.bind(self._one_language.model(bound, language))
+
+    @cached_property
+    def _one_language(self) -> OneLanguage:
+        return OneLanguage()
 
     def _warn_of_language(self, model: Model) -> None:
         """Say that the network of a query expander was not made for the language of the documents."""
@@ -185,15 +199,26 @@ class Searcher:
         """The namespaces that hold words."""
         return parts_with_words(self.snapshot, self.own.sparse)
 
-    @cached_property
-    def completer(self) -> Completer:
-        """Completes words."""
-        return Completer(self.snapshot, self.own.sparse)
+    def completer(self, language: str | None = None) -> Completer:
+        """Completes words: those of documents in a language, or all."""
+        return self._of_words(Completer, self._completers, language)
 
-    @cached_property
-    def speller(self) -> Speller:
-        """Corrects words."""
-        return Speller(self.snapshot, self.own.sparse)
+    def speller(self, language: str | None = None) -> Speller:
+        """Corrects words by those of documents in a language, or by all."""
+        return self._of_words(Speller, self._spellers, language)
+
+    def _of_words(
+        self, make: Callable[[Snapshot, Sequence[SparsePart]], T], known: dict[tuple[int, ...], T], language: str | None
+    ) -> T:
+        """What looks at the words of the parts for a language, made once for each choice of parts."""
+        parts = self.chosen(None, language).sparse
+        spaces = tuple(part.space for part in parts)
+        found = known.get(spaces)
+        if found is None:
+            if len(known) >= _MAX_CACHED_LANGUAGES:
+                known.clear()
+            found = known[spaces] = make(self.snapshot, parts)
+        return found
 
     def passes(self, number: int, condition: Filter) -> bool:
         """Whether the document with an insertion number passes a filter."""

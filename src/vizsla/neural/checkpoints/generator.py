@@ -197,9 +197,27 @@ class GeneratorCheckpoint:
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Texts as the generator writes them: token ids without special tokens and end tokens."""
-        space, ends = "" if self.seq2seq else " ", set(self.ends)
-        rows = self.tokenizer.encode_batch([space + text for text in texts], add_special_tokens=False)
-        return [[token for token in row.ids if token not in ends] for row in rows]
+        ends = set(self.ends)
+        return [[token for token in row.ids if token not in ends] for row in self._written(texts)]
+
+    def placed_tokens(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """The same tokens, and from where to where in its text each of them is."""
+        ends, space = set(self.ends), len(self._space)
+        rows = [
+            [(t, (max(a - space, 0), max(z - space, 0))) for t, (a, z) in zip(row.ids, row.offsets, strict=True)]
+            for row in self._written(texts)
+        ]
+        kept = [[(token, place) for token, place in row if token not in ends] for row in rows]
+        return [([token for token, _ in row], [place for _, place in row]) for row in kept]
+
+    @property
+    def _space(self) -> str:
+        """What is before a text that is written."""
+        return "" if self.seq2seq else " "
+
+    def _written(self, texts: Sequence[str]) -> list[Any]:
+        rows: list[Any] = self.tokenizer.encode_batch([self._space + t for t in texts], add_special_tokens=False)
+        return rows
 
     def texts(self, tokens: Sequence[Sequence[int]]) -> list[str]:
         """Tokens as text on one line."""

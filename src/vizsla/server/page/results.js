@@ -3,7 +3,7 @@ import { button, cut, el, icon, marked, meter, number, score } from "./dom.js";
 import { toggleExplanation } from "./explain.js";
 import { toggleFilter } from "./facets.js";
 import { gradeButtons } from "./judging.js";
-import { change, get, linkTo } from "./state.js";
+import { get, link } from "./state.js";
 
 const TITLE = 220;
 const HEADING = 100;  // of a text that has no title
@@ -65,16 +65,9 @@ function chips(hit, info) {
 /** A result. `ctx`: info, side ("a" or "b"), request (what explains it), moves (gives a badge), judging. */
 function hitNode(hit, best, ctx) {
 	const { info } = ctx;
-	const link = el("a.title", {
-		href: linkTo({ doc: hit.id }), dir: "auto",
-		onclick: (e) => {
-			if (e.metaKey || e.ctrlKey || e.shiftKey || e.button) return;
-			e.preventDefault();
-			change({ doc: hit.id, drawer: false }, !get().doc);
-		},
-	}, titleNodes(hit, info));
+	const title = link("a.title", { patch: { doc: hit.id, drawer: false }, push: () => !get().doc, dir: "auto" }, titleNodes(hit, info));
 	const body = el("div.body",
-		el("div.head", el("h3", link),
+		el("div.head", el("h3", title),
 			el("div.score", { title: `Score ${hit.score}` }, el("span.sr", "Score "), score(hit.score), meter(hit.score / best))),
 		snippetNode(hit, info));
 	const node = el("article.hit", { data: { id: hit.id, side: ctx.side } },

@@ -5,7 +5,7 @@ import { $, cut, el, fill, icon, number, plural } from "./dom.js";
 import { drawFacets, showWhere } from "./facets.js";
 import { loadGrades } from "./judging.js";
 import { hitNodes, textFields } from "./results.js";
-import { PAGE_SIZE, change, filterOf, linkTo, sideOf } from "./state.js";
+import { PAGE_SIZE, filterOf, link, sideOf } from "./state.js";
 import { noResults, showError, showUnknownWords } from "./states.js";
 
 const SLOW = 300;
@@ -99,18 +99,10 @@ async function runCompare(state, info, server, signal) {
 
 /** Says what may be meant, or what was searched instead; gives the state that was searched. */
 function drawSpelling(state, { did_you_mean: meant, corrected }) {
-	const link = (text, patch) => {
-		const to = { q: text, page: 1, doc: "", exact: false, ...patch };
-		const go = (e) => {
-			if (e.metaKey || e.ctrlKey || e.shiftKey || e.button) return;
-			e.preventDefault();
-			change(to);
-		};
-		return el("a", { href: linkTo(to), dir: "auto", onclick: go }, cut(text, 200));
-	};
+	const query = (q, exact) => link("a", { patch: { q, page: 1, doc: "", exact }, dir: "auto" }, cut(q, 200));
 	fill($("spelling"),
-		corrected && ["Showing results for ", el("b", { dir: "auto" }, cut(corrected, 200)), ". Search instead for ", link(state.q, { exact: true }), "."],
-		meant && ["Did you mean ", link(meant), "?"]);
+		corrected && ["Showing results for ", el("b", { dir: "auto" }, cut(corrected, 200)), ". Search instead for ", query(state.q, true), "."],
+		meant && ["Did you mean ", query(meant, false), "?"]);
 	return corrected ? { ...state, q: corrected } : state;
 }
 
@@ -155,10 +147,8 @@ function showCount(state, { shown, total, took }) {
 }
 
 function drawPager(state, more) {
-	const step = (id, page, ...text) => {
-		const go = (e) => { e.preventDefault(); change({ page, doc: "" }); scrollTo(0, 0); $("results").focus({ preventScroll: true }); };
-		return el("a.button", { id, href: linkTo({ page, doc: "" }), onclick: go }, text);
-	};
+	const done = () => { scrollTo(0, 0); $("results").focus({ preventScroll: true }); };
+	const step = (id, page, ...text) => link("a.button", { patch: { page, doc: "" }, done, id }, text);
 	fill($("pager"), state.page > 1 ? step("page-back", state.page - 1, icon("back"), "Previous") : el("span"),
 		el("span.quiet-text", (state.page > 1 || more) && `Page ${number(state.page)}`),
 		more ? step("page-next", state.page + 1, "Next", icon("next")) : el("span"));

@@ -1,4 +1,5 @@
 // What is searched, kept in the address: a link restores everything, and back and forward work.
+import { el } from "./dom.js";
 
 export const PAGE_SIZE = 10;
 const SIDE = ["model", "expand", "rerank", "combine"];
@@ -76,8 +77,16 @@ addEventListener("popstate", () => {
 	listener(state, before);
 });
 
-/** The state with other values, as a link. */
-export const linkTo = (patch) => toAddress({ ...state, ...patch });
+/** A link to the state with other values. A plain click goes there in this page, and then calls `done`. */
+export function link(kind, { patch, push = () => true, done, ...props }, ...children) {
+	const go = (e) => {
+		if (e.metaKey || e.ctrlKey || e.shiftKey || e.button) return;
+		e.preventDefault();
+		change(patch, push());
+		done?.();
+	};
+	return el(kind, { ...props, href: toAddress({ ...state, ...patch }), onclick: go }, ...children);
+}
 
 const PLAIN = /^[\p{L}_][\p{L}\p{N}_-]*(\.[\p{L}\p{N}_-]+)*$/u;
 const WORDS = /^(and|or|not|in|exists|true|false|null)$/i;

@@ -8,7 +8,7 @@ from fastapi import Depends, Request, Response
 
 from vizsla.errors import in_words
 from vizsla.server.errors import RequestError
-from vizsla.server.hosting import Hosted, Hosting
+from vizsla.server.hosting import Hosted
 from vizsla.server.schemas import json_bytes
 from vizsla.server.service import Service
 
@@ -23,8 +23,12 @@ async def service_of(request: Request) -> Service:
 
 async def hosted_of(request: Request, index: str) -> Hosted:
     """The index that a path names."""
-    hosting: Hosting = request.app.state.service.hosting
-    return hosting[index]
+    service: Service = request.app.state.service
+    if not service.hosting.is_current(index):
+        await service.read(service.hosting.look, index)
+    hosted = service.hosting[index]
+    request.scope["vizsla.hosted"] = hosted
+    return hosted
 
 
 InService = Annotated[Service, Depends(service_of)]

@@ -12,21 +12,28 @@ from vizsla.server import writes
 from vizsla.server.errors import RequestError
 from vizsla.server.gate import check_write, no_deadline
 from vizsla.server.hosting import Hosted
+from vizsla.server.room import Room
 from vizsla.server.routes import InIndex, InService, answer
 from vizsla.server.schemas import DeleteBody, WriteAnswer, documented
 from vizsla.server.service import Service
 from vizsla.server.writes import cannot_write
 
 
-async def may_write(request: Request, service: InService) -> None:
-    """Refuse requests that change something, unless the server and the key allow it."""
+async def is_writable(service: InService) -> None:
+    """Refuse requests that change something, unless the server was started for it."""
     if not service.settings.write:
         raise RequestError("this server is read-only; start it with --write", 403)
+
+
+async def may_write(request: Request, hosted: InIndex) -> None:
+    """Refuse requests that change something, unless the key and the index allow it."""
     check_write(request.scope)
+    if hosted.collection is not None and hosted.collection.record.settings.read_only:
+        raise RequestError(f"the collection {hosted.name} is read-only; one with an admin key can change that", 403)
     no_deadline(request.scope)  # a commit may take long, and must not be reported as failed while it is running
 
 
-router = APIRouter(tags=["Documents"], dependencies=[Depends(may_write)])
+router = APIRouter(tags=["Documents"], dependencies=[Depends(is_writable), Depends(may_write)])
 _LINES = {"requestBody": {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}, "required": True}}
 
 
@@ -42,7 +49,7 @@ async def add(
     """
     staging, limits = service.staging(hosted), service.settings.limits
     with staging.incoming() as file:
-        await _receive(request, service, file)
+        await _receive(request, service, file, await service.read(Room, hosted))
         if commit:
             call = partial(writes.commit, skip_bad=skip_bad)
             return answer(await service.write(call, hosted, staging, limits, Path(file.name)))
@@ -51,10 +58,11 @@ async def add(
     return answer({"index": hosted.name, **counts, "generation": hosted.generation, "committed": False})
 
 
-async def _receive(request: Request, service: Service, file: IO[bytes]) -> None:
+async def _receive(request: Request, service: Service, file: IO[bytes], room: Room) -> None:
     """Write the body to a file, so that it takes little memory and a slow client holds no lock."""
     try:
         async for chunk in request.stream():
+            room.take(len(chunk))
             await service.read(file.write, chunk)
         await service.read(file.flush)
     except OSError as e:

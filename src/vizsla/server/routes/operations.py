@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -40,6 +41,7 @@ async def all_indexes(request: Request, service: InService) -> Response:
         {
             "vizsla": vizsla.__version__,
             "write": settings.write,
+            **_offered(request, service),
             "judging": settings.judging,
             "may_judge": settings.judging and request.scope["vizsla.rights"].may_judge_later,
             "keys": bool(settings.keys),
@@ -49,6 +51,14 @@ async def all_indexes(request: Request, service: InService) -> Response:
             "indexes": described,
         }
     )  # fmt: skip
+
+
+def _offered(request: Request, service: Service) -> dict[str, Any]:
+    collections, rights = service.hosting.collections, request.scope["vizsla.rights"]
+    if collections is None:
+        return {}
+    quotas, may_create = asdict(collections.quotas), rights.admin or rights.needs_key
+    return {"collections": {"may_create": may_create, "models": list(collections.models), "quotas": quotas}}
 
 
 @indexes.get("/v1/{index}", response_model=None, responses=documented(IndexAnswer))
@@ -80,6 +90,7 @@ def describe(service: Service, hosted: Hosted) -> dict[str, Any]:
         "status": "ready" if hosted.problem is None else "stale",
         **({} if hosted.problem is None else {"reason": hosted.problem}),
         **{name: info.get(name) for name in same},
+        **({} if hosted.collection is None else {"collection": hosted.collection.record.public()}),
         "fields": list(index.model.fields),
         "parts": parts,
         "words": index.has_words,

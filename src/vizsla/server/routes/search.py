@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -25,7 +26,7 @@ from vizsla.server.schemas import (
     documented,
     json_bytes,
 )
-from vizsla.server.searching import answer_parameters, answer_search, check_query_text, parsed_filter
+from vizsla.server.searching import answer_parameters, answer_search, check_query_text, model_name, parsed_filter
 
 router = APIRouter(tags=["Search"])
 
@@ -77,10 +78,11 @@ def _explained(hosted: Hosted, body: ExplainBody) -> dict[str, Any]:
     model = hosted.models.model(body.model, body.weights, body.expand)
     if index.get(doc_id) is None:
         raise NotFoundError(f"there is no document with the id {doc_id[:200]!r}")
-    explanation = index.explain(body.query, doc_id, parsed_filter(body.filter), model=model, syntax=body.syntax)
+    way: dict[str, Any] = {"model": model, "syntax": body.syntax, "language": body.language}
+    explanation = index.explain(body.query, doc_id, parsed_filter(body.filter), **way)
     return {
         "index": hosted.name,
-        "model": (model or index.model).name,
+        "model": model_name(hosted, model, body.language),
         "id": doc_id,
         "generation": hosted.generation,
         "explanation": explanation.as_dict(),
@@ -98,12 +100,16 @@ async def terms(text: str, service: InService, hosted: InIndex) -> Response:
 
 @router.get("/v1/{index}/suggest", response_model=None, responses=documented(SuggestAnswer))
 async def suggestions(
-    service: InService, hosted: InIndex, prefix: str = "", size: Annotated[int, Query(ge=1, le=50)] = 8
+    service: InService,
+    hosted: InIndex,
+    prefix: str = "",
+    size: Annotated[int, Query(ge=1, le=50)] = 8,
+    language: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
     """Words of the collection that complete the last word of what is typed."""
     limit = service.settings.limits.query_characters
     if len(prefix) > limit:
         raise RequestError(f"the prefix has {len(prefix)} characters, and this server reads {limit}")
-    found = await service.read(hosted.index.suggest, prefix, size)
+    found = await service.read(partial(hosted.index.suggest, prefix, size, language=language))
     rows = [{"text": s.text, "documents": s.documents} for s in found]
     return answer({"index": hosted.name, "prefix": prefix, "suggestions": rows})

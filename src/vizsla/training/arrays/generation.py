@@ -32,6 +32,12 @@ class GenerationPairs:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def first(self, count: int | None) -> GenerationPairs:
+        """The first pairs, or all of them."""
+        rows = self.rows[:count]
+        inputs = self.inputs.chosen(np.arange(int(rows.max(initial=-1)) + 1))
+        return GenerationPairs(inputs, self.targets.chosen(np.arange(len(rows))), rows, self.name)
+
     def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
         """`size` inputs, each followed by its target."""
         if size > len(self):

@@ -1,11 +1,11 @@
-"""Generators: doc2query and docT5query write queries for passages, GAR writes answers for questions."""
+"""Generators: doc2query and docT5query write queries for passages, GAR answers and SEAL n-grams for questions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +20,13 @@ from vizsla.models import field_text
 from vizsla.models.components import batches_of
 from vizsla.models.generator import TextGenerator, generator_folder, open_generator
 from vizsla.neural.checkpoints.bart import bart_checkpoint, is_plain_bart, read_quantised, start_arrays, write_quantised
-from vizsla.neural.checkpoints.generator import TASKS, GeneratorCheckpoint
+from vizsla.neural.checkpoints.generator import NGRAMS, TASKS, GeneratorCheckpoint
 from vizsla.neural.weights import has_weights, read_checkpoint
 from vizsla.scratch import GrowingArray
 from vizsla.text.sentences import sentences_of
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingData, TrainingInputs
 from vizsla.training.prepare.base_model import Base
+from vizsla.training.prepare.ngrams import ngram_pairs, relevant_passages, titles_of
 from vizsla.training.prepare.texts import FIELDS
 from vizsla.training.prepare.writing import SAMPLE
 from vizsla.training.settings import TrainingSettings, require_at_least, require_one_of, setting
@@ -69,23 +70,10 @@ def _from_passages(
     dataset: BeirDataset, task: str, split: str, questions: Mapping[str, str], answers: Mapping[str, Sequence[str]]
 ) -> dict[str, str]:
     """The target that each question's relevant passages yield."""
-    judged, named = dataset.qrels(split).judgements, dataset.hard_negatives(split)
-    relevant = {}
-    for question in questions:
-        also = named[question].positives if question in named else ()
-        relevant[question] = list(dict.fromkeys([*(d for d, grade in judged[question].items() if grade > 0), *also]))
-    wanted = {passage for passages in relevant.values() for passage in passages}
-    known = {document.id: document for document in dataset.documents() if document.id in wanted}
-    outputs = {}
-    for question, passages in relevant.items():
-        found = [known[passage] for passage in passages if passage in known]
-        outputs[question] = _titles(found) if task == "title" else _sentence(found, answers.get(question, ()))
-    return outputs
-
-
-def _titles(passages: Sequence[Document]) -> str:
-    titles = (field_text(passage.content, ("title",)).strip() for passage in passages)
-    return SEPARATOR.join(dict.fromkeys(title for title in titles if title))
+    return {
+        question: SEPARATOR.join(titles_of(found)) if task == "title" else _sentence(found, answers.get(question, ()))
+        for question, found in relevant_passages(dataset, split, questions).items()
+    }
 
 
 def _sentence(passages: Sequence[Document], answers: Sequence[str]) -> str:
@@ -183,12 +171,17 @@ class GeneratorNetwork:
 class GeneratorData:
     """What is read and what is written."""
 
-    task: str = setting("query", "what is written: query for a passage; answer, sentence or title for a question")
+    task: str = setting(
+        "query", "what is written: query for a passage; answer, sentence, title or ngrams for a question"
+    )
     max_input_length: int = setting(512, "tokens of an input that are read")
     max_target_length: int = setting(64, "tokens of a text to write")
+    ngrams: int = setting(10, "ngrams: how many of the relevant passages, and titles, a question learns at most")
+    ngram_length: int = setting(10, "ngrams: tokens of an n-gram")
 
     def __post_init__(self) -> None:
         require_one_of("task", self.task, tuple(TASKS))
+        require_at_least(self, "data", 1, "ngrams", "ngram_length")
         require_at_least(self, "data", 2, "max_input_length", "max_target_length")
 
 
@@ -202,7 +195,9 @@ class GeneratorSettings:
 
 
 @TRAINED_KINDS.register(
-    "generator", help="Writes queries for passages, or answers for questions.", needs=("torch", "transformers", "onnx")
+    "generator",
+    help="Writes queries for passages, or answers or n-grams for questions.",
+    needs=("torch", "transformers", "onnx"),
 )
 class GeneratorKind(TrainedKind[GeneratorSettings]):
     """Trains a seq2seq or causal model to generate; the loss is over the target text only."""
@@ -267,19 +262,24 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
 
     def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:  # noqa: ARG002
         """Pack train pairs, judged and generated ones together, and dev pairs."""
-        data, texts = self.settings.data, TEXT_PAIRS[self.settings.data.task]
-        pairs = [
-            generation_pairs(texts(dataset, "train"), self.checkpoint, data.max_target_length, dataset.name)
-            for dataset in inputs.datasets
-        ]
+        pairs = [self._pairs(dataset, "train") for dataset in inputs.datasets]
         if self.reads_corpus and inputs.corpus is not None:
-            written = documents_and_queries(inputs.corpus)
-            pairs.append(generation_pairs(written, self.checkpoint, data.max_target_length, "the documents"))
+            written, length = documents_and_queries(inputs.corpus), self.settings.data.max_target_length
+            pairs.append(generation_pairs(written, self.checkpoint, length, "the documents"))
         concatenated(pairs).save(folder / _PAIRS)
         for number, dataset in enumerate(inputs.dev):
-            some = (pair for pair, _ in zip(texts(dataset, "dev"), range(_DEV_PAIRS), strict=False))
-            dev = generation_pairs(some, self.checkpoint, data.max_target_length, dataset.name)
-            dev.save(folder / f"dev-{number}")
+            self._pairs(dataset, "dev", _DEV_PAIRS).save(folder / f"dev-{number}")
+
+    def _pairs(self, dataset: BeirDataset, split: str, limit: int | None = None) -> GenerationPairs:
+        """The pairs of a split as token ids, or the first of them."""
+        data, training = self.settings.data, self.settings.training
+        if data.task == NGRAMS:
+            return ngram_pairs(
+                dataset, split, self.checkpoint, ngrams=data.ngrams, length=data.ngram_length,
+                title_length=data.max_target_length, seed=training.seed,
+            ).first(limit)  # fmt: skip
+        texts = islice(TEXT_PAIRS[data.task](dataset, split), limit)
+        return generation_pairs(texts, self.checkpoint, data.max_target_length, dataset.name)
 
     def open_data(self, folder: Path) -> TrainingData:
         """The pairs and the dev sets."""
@@ -315,4 +315,6 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
         """A command that uses the generator."""
         if self.settings.data.task == "query":
             return f"vizsla queries generate SOURCE -o FILE --model {output}"
+        if self.settings.data.task == NGRAMS:
+            return f'vizsla index SOURCE -o DIR --model "seal(generator={output})"'
         return f'vizsla search DIR QUERY --expand "gar(generator={output})"'
