@@ -43,6 +43,8 @@ class PackedTerms:
     @classmethod
     def concatenated(cls, parts: Sequence[PackedTerms]) -> PackedTerms:
         """The terms of all parts, which are of one namespace."""
+        if len(parts) == 1:
+            return parts[0]
         texts = StoredTexts.concatenated([part.texts for part in parts])
         return cls(parts[0].namespace, texts, np.concatenate([part.numbers for part in parts]))
 
@@ -56,8 +58,12 @@ class PackedTerms:
 
     def rows(self) -> list[tuple[int, str, int]]:
         """Namespace, term and number of each term, in order."""
-        terms = StoredIds(self.texts).at(self.order.astype(np.int64))
-        return [(self.namespace, *pair) for pair in zip(terms, self.numbers[self.order].tolist(), strict=True)]
+        data, at = self.texts.data.tobytes(), 0
+        rows = []
+        for size, number in zip(self.texts.sizes.tolist(), self.numbers.tolist(), strict=True):
+            rows.append((self.namespace, data[at : at + size].decode(), number))
+            at += size
+        return sorted(rows)
 
     def checksum(self) -> int:
         """The sum of the first eight bytes of the SHA-256 of each row: namespace, term and number, with 0 between."""

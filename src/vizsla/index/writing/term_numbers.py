@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -154,8 +155,8 @@ class TermNumbers:
     def _take_pending(self) -> Iterator[Row]:
         """The terms in memory in the order of blocks, which is also how they are inserted fastest."""
         pending, self._pending, self._pending_count = self._pending, {}, 0
-        return (row for part in _by_namespace(pending) for row in part.rows())
+        return chain.from_iterable(map(PackedTerms.rows, _by_namespace(pending)))
 
 
-def _by_namespace(pending: Mapping[int, Sequence[PackedTerms]]) -> Iterator[PackedTerms]:
-    return (PackedTerms.concatenated(parts) for _, parts in sorted(pending.items()))
+def _by_namespace(pending: Mapping[int, Sequence[PackedTerms]]) -> list[PackedTerms]:
+    return [PackedTerms.concatenated(pending[namespace]) for namespace in sorted(pending)]
