@@ -105,8 +105,9 @@ def test_an_index_is_the_same_for_any_number_of_threads(
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 @pytest.mark.parametrize("sizes", [[0], [5], [0, 0, 7, 0], [1, 1, 1, 90, 1, 1], list(range(20))])
 def test_ranges_of_about_the_same_size_hold_all_items(sizes: list[int], threads: int) -> None:
+    """Items without a size at the ends belong to the first and the last range."""
     bounds = 10 + np.append(0, np.cumsum(sizes))
-    ranges = in_threads_by_size(lambda a, z: (a, z), bounds, threads, 1)
+    ranges = in_threads_by_size(lambda a, z: (a, z), bounds, 1, threads)
     assert [i for a, z in ranges for i in range(a, z)] == list(range(len(sizes)))
     assert len(ranges) <= threads
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vizsla.engine.segment_list import SegmentList
     from vizsla.engine.suffix_array import SuffixArray, token_type
     from vizsla.engine.term_sequences import BREAK, HOLE, PhrasePattern, TermSequences, rows_with_phrase
-    from vizsla.engine.threads import in_order, in_threads, in_threads_by_size, processors
+    from vizsla.engine.threads import in_order, in_threads, in_threads_by_size, pool, processors
     from vizsla.engine.token_rows import (
         TokenLists,
         TokenRows,
@@ -105,6 +105,7 @@ _HOMES = {
     "in_order": "threads",
     "in_threads": "threads",
     "in_threads_by_size": "threads",
+    "pool": "threads",
     "processors": "threads",
     "rows_with_a_score": "row_search",
     "rows_with_all": "row_search",
@@ -176,6 +177,7 @@ __all__ = [
     "live_frequencies_without",
     "ngram_shares",
     "number_dtype",
+    "pool",
     "processors",
     "rows_with_a_score",
     "rows_with_all",

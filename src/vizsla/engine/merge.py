@@ -202,7 +202,7 @@ class MergedPostingLists:
         pairs = [(lists, lists.table()) for lists in old]
         terms = distinct(np.concatenate([table.terms for _, table in pairs]))
         counts = MergeCounts.of_size(len(terms))
-        count_lists(pairs, moved, [np.searchsorted(terms, table.terms) for _, table in pairs], counts, processors())
+        count_lists(pairs, moved, [np.searchsorted(terms, table.terms) for _, table in pairs], counts)
         has_values = any(len(lists.values) for lists in old)
         _end_blocks(counts, has_values)
         present = counts.postings > 0
@@ -283,7 +283,7 @@ def count_lists(
     moved: Sequence[np.ndarray],
     places: Sequence[np.ndarray],
     counts: MergeCounts,
-    threads: int,
+    threads: int | None = None,
 ) -> None:
     """Count what live documents will have of lists; `places`: where the terms of each directory are in `counts`.
 
@@ -302,7 +302,7 @@ def count_lists(
                 return False
         return True
 
-    if not all(in_threads_by_size(count, bounds, threads, _LEAST)):
+    if not all(in_threads_by_size(count, bounds, _LEAST, threads)):
         raise DamagedSegmentError
 
 

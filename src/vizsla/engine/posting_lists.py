@@ -29,7 +29,7 @@ from vizsla.engine.blocks import (
     with_bitmaps,
 )
 from vizsla.engine.list_directory import MAX_RANGES, BlockTable, ListDirectory, open_lists
-from vizsla.engine.threads import in_threads_by_size, processors
+from vizsla.engine.threads import in_threads_by_size
 from vizsla.kernels import njit
 from vizsla.lazy import cached_property
 
@@ -271,13 +271,15 @@ def _packed(
     terms: np.ndarray, pointers: np.ndarray, documents: np.ndarray, values: np.ndarray, small: bool
 ) -> PostingLists:
     lists, blocks = np.zeros((2, len(terms)), np.int64)
-    threads = processors()
 
     def count(a: int, z: int) -> None:
         _count(pointers[a : z + 1], documents, values, small, lists[a:z], blocks[a:z])
 
-    in_threads_by_size(count, pointers, threads, _LEAST)
-    ends, block_ends = (np.append(0, np.cumsum(sizes)) for sizes in (lists, blocks))
+    if len(documents) < 2 * _LEAST:
+        count(0, len(terms))
+    else:
+        in_threads_by_size(count, pointers, _LEAST)
+    ends, block_ends = np.append(0, np.cumsum(lists)), np.append(0, np.cumsum(blocks))
     ranges, starts = np.empty(block_ends[-1], np.uint16), np.full(block_ends[-1] + 1, ends[-1], np.uint32)
     postings, out = np.empty(ends[-1], np.uint16), np.empty(0 if small else ends[-1], values.dtype)
 
@@ -287,7 +289,10 @@ def _packed(
         _pack(pointers[a : z + 1], documents, values, small, ranges[own_blocks], places, postings[own], out[own])
         starts[own_blocks] = places[:-1] + ends[a]
 
-    in_threads_by_size(fill, pointers, threads, _LEAST)
+    if len(documents) < 2 * _LEAST:
+        fill(0, len(terms))
+    else:
+        in_threads_by_size(fill, pointers, _LEAST)
     present = lists > 0
     maxima = np.maximum.reduceat(out, ends[:-1][present]).astype(np.float64) if len(out) else np.zeros(0)
     block_starts = np.append(0, np.cumsum(blocks[present]))

@@ -307,16 +307,20 @@ def _invert(
     Each thread reads all rows and sorts the postings of its own terms.
     """
     starts = np.zeros(size + 1, np.int64)
-    threads = min(processors(), max(indices.size // _LEAST, 1))
-    in_threads(lambda a, z: _count_terms(indices, a, z, starts[1:]), size, threads, 1)
-    np.cumsum(starts, out=starts)
     documents, out = np.empty(indices.size, np.uint32), np.empty(indices.size, values.dtype)
+    if indices.size < 2 * _LEAST:
+        _count_terms(indices, 0, size, starts[1:])
+        np.cumsum(starts, out=starts)
+        _sort_by_term(pointers, indices, values, documents_count, 0, size, starts[:-1].copy(), documents, out)
+        return starts, documents, out
+    in_threads(lambda a, z: _count_terms(indices, a, z, starts[1:]), size, processors(), 1)
+    np.cumsum(starts, out=starts)
     free = starts[:-1].copy()
 
     def sort(a: int, z: int) -> None:
         _sort_by_term(pointers, indices, values, documents_count, a, z, free, documents, out)
 
-    in_threads_by_size(sort, starts, threads, _LEAST)
+    in_threads_by_size(sort, starts, _LEAST)
     return starts, documents, out
 
 

@@ -36,18 +36,22 @@ def in_threads(call: Callable[[int, int], T], count: int, threads: int, least: i
     return [first, *(future.result() for future in rest)]
 
 
-def in_threads_by_size(call: Callable[[int, int], T], bounds: np.ndarray, threads: int, least: int) -> list[T]:
+def in_threads_by_size(
+    call: Callable[[int, int], T], bounds: np.ndarray, least: int, threads: int | None = None
+) -> list[T]:
     """As `in_threads`, for items of different sizes: each range has about the same size, `least` in all at least.
 
-    `bounds`: [n + 1] where each item begins, and where the last ends.
+    `bounds`: [n + 1] where each item begins, and where the last ends. `threads`: by default one for each processor.
     """
-    total = int(bounds[-1] - bounds[0])
+    first, total = int(bounds[0]), int(bounds[-1] - bounds[0])
+    if total < 2 * least:
+        return [call(0, len(bounds) - 1)]
 
     def call_items(a: int, z: int) -> T:
-        begin, end = np.searchsorted(bounds, [int(bounds[0]) + a, int(bounds[0]) + z]).tolist()
+        begin, end = np.searchsorted(bounds, [first + a, first + z]).tolist()
         return call(begin if a else 0, end if z < total else len(bounds) - 1)
 
-    return in_threads(call_items, total, threads, least)
+    return in_threads(call_items, total, threads or processors(), least)
 
 
 def in_order(call: Callable[[Item], T], items: Iterable[Item], threads: int) -> Iterator[T]:

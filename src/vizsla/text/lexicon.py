@@ -63,9 +63,8 @@ class Lexicon:
 
     def __init__(self, analyzer: TermAnalyzer) -> None:
         self.analyzer = analyzer
-        self._table = TermTable()
-        self.terms = self._table.terms
-        self._lock = threading.Lock()
+        self.table = TermTable()
+        self.terms = self.table.terms
         self._forms = None if analyzer.cuts is None else _Forms(analyzer, self, analyzer.cuts)
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -125,13 +124,8 @@ class Lexicon:
         return self._terms(self._forms, *_code_points(texts), keep_dropped=self.analyzer.works_word_by_word)
 
     def numbers(self, terms: Sequence[str]) -> np.ndarray:
-        """The numbers of terms; one thread gives out new ones at a time."""
-        return self.numbers_of(*utf8(terms))
-
-    def numbers_of(self, data: np.ndarray, bounds: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
-        """As `numbers`, of terms that are encoded; see `TermTable.numbers_of`."""
-        with self._lock:
-            return self._table.numbers_of(data, bounds, order)
+        """The numbers of terms; an unknown one gets the next number."""
+        return self.table.numbers(terms)
 
 
 def _code_points(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -234,7 +228,7 @@ class _Forms:
             others, ends = utf8(terms)
             data, bounds = np.concatenate([data, others]), np.append(bounds, bounds[-1] + ends[1:])
             order = np.argsort(np.concatenate([own, np.repeat(left, counts)]), kind="stable")
-        return self._lexicon.numbers_of(data, bounds, order), sums
+        return self._lexicon.table.numbers_of(data, bounds, order), sums
 
     def _add_pieces(self, numbers: np.ndarray, counts: np.ndarray) -> None:
         """Store the terms of the next forms."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -13,7 +14,7 @@ _HASH_SEED, _HASH_FACTOR = 0xCBF29CE484222325, 0x100000001B3  # FNV-1a, over byt
 
 
 class TermTable:
-    """Terms in the order of first sight; it only grows. One thread adds terms at a time, others may read `terms`.
+    """Terms in the order of first sight; it only grows. Any thread may add some.
 
     >>> table = TermTable()
     >>> table.numbers(["dog", "cat", "dog"]).tolist(), table.numbers(["cat", "bark"]).tolist(), table.terms
@@ -22,6 +23,7 @@ class TermTable:
 
     def __init__(self) -> None:
         self.terms: list[str] = []
+        self._lock = threading.Lock()
         self._data = np.empty(1 << 16, np.uint8)
         self._bounds = np.zeros(1 << 13, np.int64)
         self._tags = np.empty(1 << 13, np.uint32)
@@ -33,12 +35,14 @@ class TermTable:
 
     def numbers_of(self, data: np.ndarray, bounds: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
         """The numbers of terms as `utf8` gives them; `order`: in which order they are looked up and numbered."""
-        count, before = len(bounds) - 1, len(self.terms)
+        count = len(bounds) - 1
         order = np.arange(count) if order is None else order
-        self._make_room(count, len(data))
         numbers = np.empty(count, np.int32)
-        after = _find_or_add(data, bounds, order, before, self._data, self._bounds, self._tags, self._slots, numbers)
-        self.terms += self._texts(before, after)
+        with self._lock:
+            before = len(self.terms)
+            self._make_room(count, len(data))
+            table = self._data, self._bounds, self._tags, self._slots
+            self.terms += self._texts(before, _find_or_add(data, bounds, order, before, *table, numbers))
         return numbers
 
     def _texts(self, first: int, end: int) -> list[str]:

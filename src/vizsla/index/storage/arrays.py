@@ -103,13 +103,14 @@ PARALLEL = 1 << 22
 
 def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, Facts]:
     """Write arrays to files of these names, in threads if they are large; returns the descriptions of the files."""
+    if sum([array.nbytes for array in arrays.values()]) < PARALLEL:
+        return {name: write_array(folder / f"{name}.npy", array) for name, array in arrays.items()}
     items = list(arrays.items())
 
     def write(a: int, z: int) -> list[tuple[str, Facts]]:
         return [(name, write_array(folder / f"{name}.npy", array)) for name, array in items[a:z]]
 
-    threads = processors() if sum(array.nbytes for array in arrays.values()) >= PARALLEL else 1
-    return dict(pair for part in in_threads(write, len(items), threads, 1) for pair in part)
+    return dict(pair for part in in_threads(write, len(items), processors(), 1) for pair in part)
 
 
 def read_array(path: Path, segment: str, facts: Facts) -> np.ndarray:

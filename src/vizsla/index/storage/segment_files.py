@@ -132,10 +132,9 @@ def write_segment(path: Path, segment: str, arrays: Segment, ids: DatedIds) -> d
     """Write a new segment; returns the descriptions of its files."""
     with writing_files(path, segment, new=True) as folder:
         return {
-            **write_arrays(folder, {name: getattr(arrays, name) for name in _DOCUMENTS}),
             **_write_numbers(folder, arrays.numbers),
             **document_ids.write_ids(folder, *ids),
-            **write_arrays(folder, _list_arrays("small", arrays.small) | _list_arrays("large", arrays.large)),
+            **write_arrays(folder, _plain_arrays(arrays)),
             **vector_files.write_vectors(folder, arrays),
         }
 
@@ -252,12 +251,14 @@ def read_numbers(path: Path, segment: str, facts: Mapping[str, Facts], count: in
 # Posting lists, whose directories are in `groups` and `records`; see `ListDirectory`.
 
 
-def _list_arrays(kind: str, lists: PostingLists) -> dict[str, np.ndarray]:
-    """The arrays of the small or the large posting lists of a segment."""
-    arrays = {**_directory_arrays(lists.directory), _postings_part(kind): lists.postings}
-    if kind == "large":
-        arrays |= {"values": lists.values, "tops": lists.maxima}
-    return {f"{kind}_{part}": array for part, array in arrays.items()}
+def _plain_arrays(segment: Segment) -> dict[str, np.ndarray]:
+    """The arrays of a segment that lie in a file each as they are: lengths, and the small and large posting lists."""
+    arrays = {name: getattr(segment, name) for name in _DOCUMENTS}
+    for kind, lists in ("small", segment.small), ("large", segment.large):
+        for part in _DIRECTORY:
+            arrays[f"{kind}_{part}"] = getattr(lists.directory, part)
+        arrays[f"{kind}_{_postings_part(kind)}"] = lists.postings
+    return arrays | {"large_values": segment.large.values, "large_tops": segment.large.maxima}
 
 
 def _write_merged_lists(folder: Path, kind: str, lists: MergedPostingLists, chunk: int) -> dict[str, Facts]:

@@ -11,7 +11,7 @@ before. An id without a digit at its end has the number -1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,11 +52,12 @@ class StoredTexts:
     """[n / 64, rounded up] int64: where the texts 0, 64, 128 and so on begin."""
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> StoredTexts:
+    def of(cls, texts: Sequence[str]) -> StoredTexts:
         """Texts as arrays; half a surrogate pair cannot be stored."""
-        encoded = [text.encode() for text in texts]
-        sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
-        return cls.packed(np.frombuffer(b"".join(encoded), np.uint8), sizes)
+        joined = "".join(texts)
+        parts = texts if joined.isascii() else [text.encode() for text in texts]
+        sizes = np.fromiter(map(len, parts), np.int64, len(parts))
+        return cls.packed(np.frombuffer(joined.encode(), np.uint8), sizes)
 
     @classmethod
     def packed(cls, data: np.ndarray, sizes: np.ndarray) -> StoredTexts:

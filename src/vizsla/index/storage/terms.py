@@ -269,7 +269,7 @@ def pack_terms(terms: Iterable[Row]) -> Iterator[Block]:
 
 
 def _packed(namespace: int, rows: Sequence[Row]) -> PackedTerms:
-    texts = StoredTexts.of(term for _, term, _ in rows)
+    texts = StoredTexts.of([term for _, term, _ in rows])
     return PackedTerms(namespace, texts, np.array([number for _, _, number in rows], np.int64))
 
 

@@ -278,7 +278,7 @@ def check_hashes(path: Path, segments: Mapping[str, dict[str, arrays.Facts]]) ->
         if not is_intact:
             raise CollectionError(f"{path}: {name}/{entry['file']} is damaged: its content is not what was written")
 
-    is_large = sum(entry["bytes"] for _, entry in files) >= arrays.PARALLEL
+    is_large = sum([entry["bytes"] for _, entry in files]) >= arrays.PARALLEL
     for _ in in_order(check, files, processors() if is_large else 1):
         pass
 
