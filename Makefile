@@ -228,7 +228,8 @@ $(ADAPTERS_READY): pyproject.toml constraints.txt
 	@echo "Installing Vizsla and the frameworks into $(ADAPTERS) ..."
 	@$(ADAPTERS)/bin/pip install -q --disable-pip-version-check torch==2.13.0
 	@$(ADAPTERS)/bin/pip install -q --disable-pip-version-check -c constraints.txt \
-		-e ".[neural,dense,server,client,qdrant,hub,$(FRAMEWORKS)]" "sentence-transformers>=6.2,<6.3" pytest hypothesis
+		-e ".[neural,dense,server,client,qdrant,hub,$(FRAMEWORKS)]" "sentence-transformers>=6.2,<6.3" \
+		"langchain-tests>=1.1,<1.2" "pytest-asyncio>=1.2" pytest hypothesis
 	@touch $@
 
 $(RELEASE_READY):

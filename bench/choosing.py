@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 BASELINE, MEASURE = "bm25", "nDCG@10"
-WIDTH, HEIGHT, LEFT, BOTTOM, EDGE = 720, 420, 64, 48, 24
+WIDTH, HEIGHT, LEFT, BOTTOM, EDGE, LETTER = 720, 420, 64, 48, 24, 7
 STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#1f2328}.axis{stroke:#8b949e}.grid{stroke:#8b949e;stroke-opacity:.25}"
     "circle{fill:#0969da}@media(prefers-color-scheme:dark){text{fill:#e6edf3}circle{fill:#58a6ff}}"
@@ -197,10 +197,13 @@ def picture(table: Sequence[dict[str, Any]]) -> str:
     parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - EDGE}" y1="{HEIGHT - BOTTOM}" y2="{HEIGHT - BOTTOM}"/>')
     parts.append(f'<text x="{WIDTH / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">milliseconds a query</text>')
     parts.append('<text x="4" y="14">nDCG@10</text>')
-    for row in table:
-        x, y = across(row["milliseconds"]), up(row["mean"])
+    places = [(across(row["milliseconds"]), up(row["mean"])) for row in table]
+    for row, (x, y) in zip(table, places, strict=True):
+        end = x + 9 + LETTER * len(row["model"])
+        is_hidden = any(x < other < end + 5 and abs(height - y) < 14 for other, height in places)
+        at = f'x="{x - 9:.0f}" text-anchor="end"' if is_hidden else f'x="{x + 9:.0f}"'
         parts.append(f'<circle cx="{x:.0f}" cy="{y:.0f}" r="5"/>')
-        parts.append(f'<text x="{x + 9:.0f}" y="{y + 4:.0f}">{escape(row["model"])}</text>')
+        parts.append(f'<text {at} y="{y + 4:.0f}">{escape(row["model"])}</text>')
     return "\n".join([*parts, "</svg>", ""])
 
 

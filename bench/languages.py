@@ -110,7 +110,8 @@ def speed(data: str, names: Sequence[str]) -> None:
     texts = {code: _texts(dataset) for _, code, dataset in opened(data, names)}
     analyzers = {code: Analyzer.parse(LANGUAGES[code].analyzer) for code in texts}
     best: dict[tuple[str, str], float] = {}
-    for _ in range(3):
+    terms: dict[str, float] = {}  # different ones a character
+    for _ in range(5):
         for code, own in texts.items():
             lexicon = analyzers[code].lexicon()
             for state in ("new", "known"):
@@ -118,9 +119,13 @@ def speed(data: str, names: Sequence[str]) -> None:
                 lexicon.encode(own)
                 spent = (time.process_time() - started) / sum(map(len, own)) * 1e9
                 best[code, state] = min(spent, best.get((code, state), spent))
+            terms[code] = len(lexicon.terms) / sum(map(len, own))
     for code in texts:
         new, known = best[code, "new"], best[code, "known"]
-        beside = f"{new / best['en', 'new']:.2f} / {known / best['en', 'known']:.2f} of English's"
+        a_term = new / best["en", "new"] * terms["en"] / terms[code]
+        beside = (
+            f"{new / best['en', 'new']:.2f} / {known / best['en', 'known']:.2f} of English's, {a_term:.2f} a new term"
+        )
         print(f"{code}  {analyzers[code]!s:32.32}  {new:7.1f} / {known:6.1f} ns a character, new / known; {beside}")
 
 

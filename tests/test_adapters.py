@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from vizsla import BM25, BeirDataset, Document, Filter, Hit, Index, VizslaError, read_documents
 from vizsla.adapters.common import CollectionSearch, opened, text_and_metadata
-from vizsla.adapters.haystack_filters import condition_of
+from vizsla.adapters.filters import haystack_condition, llama_index_condition
+from vizsla.adapters.store import Store, record
 from vizsla.datasets import DatasetGroup
 from vizsla.errors import MissingPackageError
 
@@ -104,64 +105,157 @@ def test_documents_that_a_framework_brings(tmp_path: Path) -> None:
     assert search.search({"q": "dog"}, 10) == {"q": {}}
 
 
-values = st.one_of(st.integers(-3, 3), st.sampled_from(["en", 'd"e', "a b"]))
-comparisons = st.one_of(
-    st.fixed_dictionaries(
-        {
-            "field": st.sampled_from(["meta.a", "b"]),
-            "operator": st.sampled_from(["==", "!=", ">", ">=", "<", "<="]),
-            "value": values,
-        }
-    ),
-    st.fixed_dictionaries(
-        {
-            "field": st.sampled_from(["a", "meta.b"]),
-            "operator": st.sampled_from(["in", "not in"]),
-            "value": st.lists(values, min_size=1, max_size=3),
-        }
-    ),
-    st.fixed_dictionaries({"field": st.just("a"), "operator": st.sampled_from(["==", "!="]), "value": st.none()}),
-)
-filters = st.recursive(
-    comparisons,
+values = st.one_of(st.integers(-3, 3), st.sampled_from(["en", 'd"e', "a or b"]))
+maybe = st.one_of(st.none(), values)
+names = st.sampled_from(["a", "b", "odd name"])
+
+
+def comparisons(name: str, field: st.SearchStrategy[str], lists: list[str], single: list[str]) -> Any:
+    """Comparisons of a field with a value or a list of them; `name`: how the framework calls a field."""
+    some = st.fixed_dictionaries({name: field, "operator": st.sampled_from(single), "value": maybe})
+    listed = st.fixed_dictionaries({name: field, "operator": st.sampled_from(lists), "value": st.lists(maybe)})
+    return st.one_of(some, listed)
+
+
+_ORDERED = [">", ">=", "<", "<="]
+haystack_filters = st.recursive(
+    comparisons("field", st.one_of(names, names.map("meta.".__add__)), ["in", "not in"], ["==", "!=", *_ORDERED]),
     lambda inner: st.fixed_dictionaries(
         {"operator": st.sampled_from(["AND", "OR", "NOT"]), "conditions": st.lists(inner, min_size=1, max_size=3)}
     ),
     max_leaves=5,
 )
-fields = st.dictionaries(st.sampled_from(["a", "b"]), values)
+llama_index_filters = st.recursive(
+    comparisons("key", names, ["in", "nin", "any", "all"], ["==", "!=", "contains", "is_empty", *_ORDERED]),
+    lambda inner: st.fixed_dictionaries(
+        {"condition": st.sampled_from(["and", "or", "not", None]), "filters": st.lists(inner, max_size=3)}
+    ),
+    max_leaves=5,
+)
+fields = st.dictionaries(names, maybe)
+lists = st.dictionaries(names, st.one_of(maybe, st.lists(values, min_size=1)))
+
+
+def ordered(value: Any, how: str, other: Any) -> bool:
+    """Where types differ, or something is missing, no order holds."""
+    if type(value) is not type(other) or value is None:
+        return False
+    return bool({">": value > other, ">=": value >= other, "<": value < other, "<=": value <= other}[how])
 
 
 def meets(document: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
-    """What Haystack's documentation says, word for word; where types differ, an order does not hold."""
+    """What Haystack's documentation says, word for word."""
     if "conditions" in condition:
         each = [meets(document, inner) for inner in condition["conditions"]]
         return {"AND": all(each), "OR": any(each), "NOT": not all(each)}[condition["operator"]]
-    value, other, how = (
-        document.get(condition["field"].removeprefix("meta.")),
-        condition["value"],
-        condition["operator"],
-    )
+    value = document.get(condition["field"].removeprefix("meta."))
+    other, how = condition["value"], condition["operator"]
     if how in ("==", "in"):
         return value in other if how == "in" else value == other
     if how in ("!=", "not in"):
         return value not in other if how == "not in" else value != other
-    if type(value) is not type(other):
-        return False
-    return {">": value > other, ">=": value >= other, "<": value < other, "<=": value <= other}[how]  # type: ignore[operator]
+    return ordered(value, how, other)
 
 
-@given(filters, fields)
+@given(haystack_filters, fields)
 def test_filters_of_haystack(condition: dict[str, Any], document: dict[str, Any]) -> None:
-    assert Filter.parse(condition_of(condition)).accepts(document) == meets(document, condition)
+    assert Filter.parse(haystack_condition(condition)).accepts(document) == meets(document, condition)
+
+
+def passes(document: Mapping[str, Any], filters: Mapping[str, Any]) -> bool:
+    """What LlamaIndex's types say. A list passes a comparison with one value if one of its elements does."""
+    if "filters" in filters:
+        each = [passes(document, inner) for inner in filters["filters"]]
+        joined = {"or": any(each), "not": not any(each)}.get(filters["condition"], all(each))
+        return joined if each else True
+    value, other, how = document.get(filters["key"]), filters["value"], str(filters["operator"])
+    elements: list[Any] = value if isinstance(value, list) else [value]
+    if how == "is_empty":
+        return value is None
+    if how in ("==", "contains", "!="):
+        return (other in elements) == (how != "!=")
+    if how in ("in", "any", "nin"):
+        return any(each in other for each in elements) == (how != "nin")
+    if how == "all":
+        return all(each in elements for each in other)
+    return any(ordered(each, how, other) for each in elements)
+
+
+@given(llama_index_filters.filter(lambda made: "filters" in made), lists)
+def test_filters_of_llama_index(filters: dict[str, Any], document: dict[str, Any]) -> None:
+    condition = llama_index_condition(filters)
+    assert (condition is None or Filter.parse(condition).accepts(document)) == passes(document, filters)
 
 
 def test_filters_that_are_none() -> None:
     for wrong, message in (
         ({"operator": "XOR", "conditions": [{}]}, "AND, OR or NOT over conditions"),
         ({"operator": "AND", "conditions": []}, "AND, OR or NOT over conditions"),
+        ({"operator": "AND", "conditions": ["a"]}, "a filter of Haystack is an object, not the text 'a'"),
         ({"field": "a", "operator": "~", "value": 1}, "a filter compares by ==, !="),
-        ({"field": "a", "operator": ">", "value": None}, "the filter on a compares with null"),
+        ({"field": "a", "operator": "=="}, "the filter on a has no value"),
+        ({"field": "a", "operator": "in", "value": "abc"}, "the filter on a needs a list of values, not the text"),
+        ({"field": "", "operator": "==", "value": 1}, "a filter cannot name the field ''"),
+        ({"field": "a", "operator": ">", "value": [1]}, "a filter compares with texts, numbers"),
     ):
         with pytest.raises(VizslaError, match=message):
-            condition_of(wrong)
+            haystack_condition(wrong)
+    with pytest.raises(VizslaError, match="filters are joined by and, or or not, not by 'xor'"):
+        llama_index_condition({"condition": "xor", "filters": []})
+
+
+# What stores of frameworks write to
+
+
+def test_a_store_commits_each_change_and_discards_one_that_fails(tmp_path: Path) -> None:
+    store = Store(tmp_path / "i", "bm25")
+    assert isinstance(store.collection, Index)
+    for change in (
+        lambda: store.add([record("1", "Dogs.", {"n": 1}), record("2", "Cats.", {"n": 2})]),
+        lambda: store.delete(["2", "3"]),
+        lambda: store.delete_matching("n > 1"),
+    ):
+        before = store.collection.generation
+        change()
+        with Index.open(tmp_path / "i") as other:
+            assert other.generation == store.collection.generation == before + 1
+    for change in (
+        lambda: store.add([record("3", "Fish.", {}), record("4", None, {})]),  # type: ignore[arg-type]
+        lambda: store.delete([1.5]),  # type: ignore[list-item]
+        lambda: store.delete_matching("no > 1"),
+    ):
+        with pytest.raises(VizslaError):
+            change()
+    store.add([])
+    assert store.delete([]) == 0
+    with store.collection.writer(timeout=0):  # nobody holds the lock
+        assert store.collection.generation == before + 1
+    assert [document.id for document in store.documents()] == ["1"]
+    assert store.delete_matching(None) == 1
+    assert (store.count("n = 1"), store.documents("n = 1"), store.delete_matching("n = 1")) == (0, [], 0)
+    assert store.search("dogs", 1, "n = 1").ids == []
+    with pytest.raises(VizslaError, match="the filter ends too early"):
+        store.search("dogs", 1, "n =")
+    store.collection.close()
+
+
+def test_where_a_store_is(tmp_path: Path) -> None:
+    with pytest.raises(VizslaError, match="does not exist"):
+        Store(tmp_path / "i")
+    with Store(f"file:{tmp_path}/i", "bm25(k1=1.2)").collection as index:
+        assert (index.name, Store(index).collection) == ("bm25(k1=1.2)", index)
+        with pytest.raises(VizslaError, match=r"the index has the model bm25\(k1=1.2\), not bm25; leave the model out"):
+            Store(index, "bm25")
+        Store(tmp_path / "i", BM25(k1=1.2, name="bm25(k1=1.2)")).collection.close()
+        with pytest.raises(VizslaError, match=r"expected a Collection, as vizsla\.open"):
+            Store(index.with_model("bm25"))  # type: ignore[arg-type]
+    with Store(tmp_path / "other", create=True).collection as index:
+        assert index.name == "bm25"
+    with Store(tmp_path / "auto", "auto(bm25, bm25-wp)").collection as index:
+        index.add(DOCUMENTS * 2)
+        index.commit()
+        Store(tmp_path / "auto", "auto(bm25, bm25-wp)").collection.close()
+    for wrong in ("nowhere:x", 7, None):
+        with pytest.raises(VizslaError):
+            Store(wrong, "bm25")  # type: ignore[arg-type]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["auto", "i", "other"]

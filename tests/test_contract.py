@@ -31,6 +31,7 @@ BEYOND_A_CLUSTER = {
     "meant": "cannot correct words",
     "corrected": "cannot correct words",
     "half typed": "cannot read a query language",
+    "updated": "cannot be changed in part",
     "compacted": "its servers compact it themselves",
 }
 DOCUMENTS = [
@@ -188,6 +189,8 @@ def story(collection: Collection, cannot: dict[str, str]) -> Iterator[tuple[str,
     collection.rollback()
     yield "rolled back", collection.commit() - first >= 0
     yield "as before", collection.get("3")
+    changes = [{"id": "3", "year": 2021}, {"id": "nobody"}, {"id": 3, "lang": "en"}]
+    yield tried("updated", lambda: (collection.update(changes), collection.commit() > first, collection.get("3")))
     yield "deleted", (collection.delete(["5", "nobody"]), collection.delete(6), collection.delete([]))
     yield "deleted by filter", collection.delete(filter="year = 2001")
     yield "not yet", len(collection)

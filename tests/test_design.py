@@ -120,10 +120,11 @@ def test_no_circle_of_imports() -> None:
 
 
 def test_adapters_are_small() -> None:
-    """An adapter is one file that a reader takes in at a glance."""
+    """An adapter that reads is one file that a reader takes in at a glance; one that also writes is a few screens."""
     for name in FRAMEWORKS:
         if name.startswith("vizsla.adapters."):
-            assert modules()[name].read_text().count("\n") <= 60, name
+            text = modules()[name].read_text()
+            assert text.count("\n") <= (250 if "Store" in text else 60), name
 
 
 def loaded(code: str) -> set[str]:

@@ -24,7 +24,7 @@ from vizsla.text import register_filter
 from vizsla.text.detection import detect_language
 from vizsla.text.filters import parse_token_filter
 from vizsla.text.languages import GENERAL, PIPELINES, PROBE
-from vizsla.text.normalizing import fold, normalizations
+from vizsla.text.normalizing import fold, nfc, normalizations
 from vizsla.text.stemmers import language_stemmer, stem_languages
 
 LUCENE = [name for name in PIPELINES if name.startswith("lucene-")]
@@ -117,6 +117,17 @@ def test_what_is_changed_in_all_words_at_once_equals_word_by_word(name: str) -> 
         "İI",
     ]
     assert list(change(words)) == [term for word in words for term in change([word])]
+
+
+_SIGNS = st.sampled_from(
+    [*"\u0627\u0628\u0648\u064a\u064b\u064e\u0651\u0652\u0653\u0654\u0655\u0670\u06e1ae\u0301\u0323"]
+)
+
+
+@given(st.lists(st.lists(_SIGNS, max_size=6).map("".join), max_size=70))
+@settings(max_examples=200, deadline=None)
+def test_nfc_of_many_words_equals_that_of_each(words: list[str]) -> None:
+    assert list(nfc(words)) == [unicodedata.normalize("NFC", word) for word in words]
 
 
 @pytest.mark.parametrize("language", stem_languages())
@@ -348,6 +359,31 @@ def test_an_export_says_what_the_other_engine_lacks(tmp_path: Path, cli: Cli) ->
     assert "posting lists can be exported of one sparse model" in said
 
 
+def test_exported_weights_of_each_language_give_the_scores(tmp_path: Path, cli: Cli) -> None:
+    with vizsla.Index.create(tmp_path / "index", language="de,en") as index:
+        index.add(_documents("de en", 2))
+        index.commit()
+        index.add([{"id": "fr", "text": TEXTS["fr"]}])  # a language without a part
+        index.commit()
+        query = "alte Häuser old houses maisons"
+        scores = {hit.id: hit.score for hit in index.search(query)}
+    assert scores.keys() == {"de0", "de1", "en0", "en1", "fr"}
+    assert cli("export", tmp_path / "index", "-o", tmp_path / "out.jsonl")[0] == 0
+    vectors = {row["id"]: row["vector"] for row in map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())}
+    for doc_id, part in {"de1": "words-de:", "en0": "words-en:", "fr": "words-other:"}.items():
+        assert all(term.startswith(part) for term in vectors[doc_id])
+    for format in ("elasticsearch", "opensearch"):
+        code, _, said = cli("export", tmp_path / "index", "-o", tmp_path / format, "--format", format)
+        assert (code, "each document has terms of its own language" in said) == (0, True)
+        code, written, _ = cli("export", tmp_path / "index", "--format", format, "--query", query, "-o", "-")
+        assert code == 0
+        for term in ("haus", "hous", "maisons"):
+            assert f'"{term}"' in written
+    code, written, _ = cli("export", tmp_path / "index", "--format", "anserini", "--query", query, "-o", "-")
+    assert code == 0
+    assert {"words-de:haus", "words-en:hous"} <= set(written.split())
+
+
 def test_languages_are_named_or_refused(tmp_path: Path) -> None:
     assert vizsla.Index.create(tmp_path / "a", language="German").model == vizsla.BM25(analyzer="german")
     for options in ({"language": "klingon"}, {"language": "auto"}, {"language": "de", "model": "bm25"}):
@@ -408,6 +444,59 @@ def test_a_language_counts_by_the_words_of_the_query_that_it_knows(tmp_path: Pat
     small.add([{"id": str(i), **content} for i, content in enumerate(contents)])
     small.commit()
     assert {int(h.id): h.score for h in small.search("the Hund Rex")} == pytest.approx(dict(enumerate(scores[0])))
+
+
+@pytest.mark.parametrize("positions", [False, True])
+def test_near_words_prefixes_phrases_and_counts_of_several_languages(tmp_path: Path, positions: bool) -> None:
+    index = vizsla.Index.create(tmp_path / "index", language="de,en,zh", positions=positions)
+    index.add([{**document, "place": document["id"][:2]} for document in _documents("de en zh fr", 2)])
+    index.commit()
+    for query, found in {
+        "hunt~1": "de", "haas~1": "de", "hoose~1": "en", "maisonz~1": "fr",  # by the terms of each language
+        "haus*": "de", "hous*": "en", "gar*": "de en", "mais*": "fr", "jard* gard*": "en fr",
+        '"alten Häusern"': "de", '"old house"': "en", '"vieilles maisons"': "fr", '"老房子"': "zh",
+        '"alten old"': "", '"der Hund" -"old house"': "de", "+haus~1 -text:katze": "",
+    }.items():  # fmt: skip
+        expected = {f"{code}{i}" for code in found.split() for i in range(2)}
+        assert {hit.id for hit in index.search(query, 20, syntax="lucene")} == expected, query
+        assert index.count(query, syntax="lucene") == len(expected)
+        counted = index.facets(["place"], query, syntax="lucene")["place"].values
+        assert {value.value: value.count for value in counted} == dict.fromkeys(found.split(), 2)
+    counted = index.facets(["place"], "Hund dog 老房子")["place"].values
+    assert {value.value: value.count for value in counted} == {"de": 2, "en": 2, "zh": 2}
+    assert {hit.id for hit in index.search("Hund dog chien", filter='place = "fr"')} == {"fr0", "fr1"}
+    for query in ("Hunt", "hoose"):
+        (best, *_) = index.search(query, typos="on")
+        assert best.id == {"Hunt": "de0", "hoose": "en0"}[query]
+
+
+def test_documents_in_a_new_language_are_added_through_clients_and_clusters(
+    tmp_path: Path, qdrant_command: list[str]
+) -> None:
+    vizsla.Index.create(tmp_path / "i", language="de,en").close()
+    with nodes(tmp_path / "nodes", command=qdrant_command) as (node,):
+        cluster = QdrantIndex.create(address([node], "words"), language_model(["de", "en"]))
+        settings = {"write": True, "state": str(tmp_path / "state")}
+        with (
+            served({"i": str(tmp_path / "i")}, **settings) as client,  # type: ignore[arg-type]
+            vizsla.RemoteIndex(f"{client.url}/i") as remote,
+        ):
+            for documents in (_documents("de en", 2), _documents("fr ru", 1), [{"id": "de1", "text": TEXTS["it"]}]):
+                for collection in (remote, cluster):
+                    collection.add(documents)
+                    collection.commit()
+            for query in ("Häuser", "the old houses", "maisons", "домами", "città", "Hund dog chien"):
+                found = {hit.id: hit.score for hit in remote.search(query)}
+                assert found
+                near = pytest.approx(found, rel=0.01)  # mean lengths of a cluster are those of its first commits
+                assert {hit.id: hit.score for hit in cluster.search(query)} == near
+            assert remote.search("città").ids == ["de1"]  # which is Italian now
+            assert remote.search("Häuser").ids == ["de0"]
+            assert remote.search('"vieilles maisons"', syntax="lucene").ids == ["fr0"]
+            assert set(remote.search("gerden~1", syntax="lucene").ids) == {"en0", "en1"}
+            assert remote.count("Hund dog") == 3
+            assert remote.explain("maisons", "fr0").score == pytest.approx(remote.search("maisons")[0].score)
+            assert cluster.similar("de0", 5).ids == remote.similar("de0", 5).ids
 
 
 def test_clients_and_clusters_follow_the_language(tmp_path: Path, qdrant_command: list[str]) -> None:

@@ -458,4 +458,10 @@ def test_missing_data_is_fetched_where_its_files_can_be_downloaded() -> None:
         assert can_be_fetched(name)
         assert how_to_get(name, Path("d")) == f"vizsla datasets fetch {name} --data d"
     assert not can_be_fetched("robust04")
+    told = how_to_get("robust04", Path("d"))
+    assert told.startswith("Apply to NIST")
+    assert told.endswith(" Then: vizsla datasets prepare robust04 FILE... --data d")
+    assert how_to_get("dpr-entityquestions", Path("d")).endswith(
+        "mine entityquestions --index wiki.index -o ~/data/dpr-entityquestions"
+    )
     assert not can_be_fetched("unknown")

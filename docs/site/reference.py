@@ -135,6 +135,7 @@ API = {
             "vizsla.text.Analyzer",
             "vizsla.text.Token",
             "vizsla.text.analyzer_names",
+            "vizsla.text.count_tokens",
             "vizsla.text.register_filter",
             "vizsla.vectors.SparseVectors",
             "vizsla.vectors.DenseVectors",
@@ -163,11 +164,14 @@ API = {
     ),
     "adapters": (
         "Adapters",
-        "A retriever as one of another framework's. [In other frameworks](../integrations.md) shows each.",
+        "A retriever or a collection in another framework. [In other frameworks](../integrations.md) shows each.",
         [
             "vizsla.adapters.langchain.VizslaRetriever",
+            "vizsla.adapters.langchain.VizslaVectorStore",
             "vizsla.adapters.llama_index.VizslaRetriever",
+            "vizsla.adapters.llama_index.VizslaVectorStore",
             "vizsla.adapters.haystack.VizslaRetriever",
+            "vizsla.adapters.haystack.VizslaDocumentStore",
             "vizsla.adapters.pyterrier.VizslaRetriever",
             "vizsla.adapters.pyterrier.VizslaIndexer",
             "vizsla.adapters.mteb.VizslaSearch",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from vizsla import BeirDataset, Index
+
+os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")  # tests send nothing to other hosts
 
 DOCUMENTS = [
     {"id": "1", "title": "Dogs", "text": "Dogs bark at cats.", "year": 1999},

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
 from os import PathLike
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from vizsla.errors import MissingPackageError, VizslaError
 from vizsla.evaluation.retrieval import retrieve
 from vizsla.index import Index
 from vizsla.models import Model, check_model, parse_model
 from vizsla.retrievers import open
-from vizsla.runs import Hit, Retriever
+from vizsla.runs import Document, Hit, Retriever
 from vizsla.runs.retriever import check_retriever
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Searched = Retriever | str | PathLike[str]
 """A retriever, or the location of one."""
 
@@ -50,16 +54,29 @@ def opened(retriever: Searched) -> Retriever:
     return retriever
 
 
-def text_and_metadata(hit: Hit, text_field: str) -> tuple[str, dict[str, Any]]:
-    """The text of a hit, and its other fields with its id, rank and score.
-
-    An index that stores no texts gives hits without a text.
-    """
-    fields = dict(hit.document.content)
+def text_and_fields(document: Document, text_field: str) -> tuple[str, dict[str, Any]]:
+    """The text of a document, and its other fields. In an index that stores no texts the text is empty."""
+    fields = dict(document.content)
     text = fields.pop(text_field, "")
+    return text if isinstance(text, str) else str(text), fields
+
+
+def text_and_metadata(hit: Hit, text_field: str) -> tuple[str, dict[str, Any]]:
+    """The text of a hit, and its other fields with its id, rank and score."""
+    text, fields = text_and_fields(hit.document, text_field)
     found = {"id": hit.id, "score": hit.score, "rank": hit.rank}
     passage = {} if hit.passage is None else {"passage": hit.passage}
-    return text if isinstance(text, str) else str(text), {**fields, **found, **passage}
+    return text, {**fields, **found, **passage}
+
+
+def in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """A method as a coroutine: it runs in a thread, and the event loop goes on meanwhile."""
+
+    @wraps(method)
+    async def coroutine(*arguments: P.args, **options: P.kwargs) -> T:
+        return await asyncio.to_thread(method, *arguments, **options)
+
+    return coroutine
 
 
 class CollectionSearch:

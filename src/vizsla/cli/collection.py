@@ -11,6 +11,7 @@ import typer
 from vizsla.cli import console, options
 from vizsla.cli.options import open_writable
 from vizsla.errors import InputError, VizslaError
+from vizsla.harmless import harmless
 
 
 def info(
@@ -139,6 +140,30 @@ def delete(
     missing = len(set(to_delete)) - deleted if filter is None else 0
     not_there = f"; {missing:,} of the ids {'was' if missing == 1 else 'were'} not there" if missing else ""
     console.remark(f"{console.count(deleted, 'document')} deleted{not_there}")
+
+
+def update(
+    index: options.Writable,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="JSON: a record a line, or an array; - is standard input.")
+    ],
+) -> None:
+    """Change fields of documents.
+
+    A record has the id of a document and the fields that change, as in {"id": "7", "year": 1999}; the others stay, and
+    null removes a field. Either all changes are made, or none if one of them cannot be.
+    """
+    from vizsla.datasets import changed_fields
+
+    with open_writable(index) as opened:
+        updated = opened.update(change for file in files for change in changed_fields(file))
+        opened.commit()
+    missing = ""
+    if updated.missing:
+        shown = ", ".join(map(repr, updated.missing[:3]))
+        more = "" if len(updated.missing) <= 3 else ", ..."
+        missing = f"; there is no document for {len(updated.missing):,} of the ids: {harmless(shown)}{more}"
+    console.remark(f"{console.count(updated.documents, 'document')} changed{missing}")
 
 
 def _read_ids(file: Path) -> list[str]:

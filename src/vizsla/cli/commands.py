@@ -31,6 +31,7 @@ COMMANDS: dict[str, dict[str, str | Group]] = {
     "Indexes": {
         "index": "index.index",
         "add": "index.add",
+        "update": "collection.update",
         "delete": "collection.delete",
         "info": "collection.info",
         "compact": "collection.compact",

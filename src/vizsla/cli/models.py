@@ -35,8 +35,8 @@ KINDS = {
 
 
 _RECOMMENDED = (
-    "Which one: bm25 to begin with; vizsla-sparse is better and comes with Vizsla; hybrid is the best on documents of "
-    "all kinds and needs the weights of bge-small (docs/choosing.md)."
+    "Which one: bm25 to begin with; vizsla-sparse is better and comes with Vizsla; hybrid gains the most on "
+    "average and needs the weights of bge-small (docs/choosing.md)."
 )
 
 Kind = Annotated[str, typer.Option("--kind", metavar="KIND", help=f"What to list: {', '.join(KINDS)}.")]

@@ -130,7 +130,7 @@ def _list(data: Path | None, models: Path, as_json: bool) -> None:
         here = len(one["data"]) - len(one["missing"])
         runnable = f"{one['can_run']} of {one['cells']}" if one["cells"] else f"python {one['measured_by']}"
         shown = ", ".join(one["missing"][:3]) + (", ..." if len(one["missing"]) > 3 else "")
-        state = f"{here} of {len(one['data'])}" + (f"; missing {shown}" if shown else "")
+        state = f"{here} of {len(one['data'])}" + (f"; missing {shown}" if shown else "") if one["data"] else ""
         rows.append(
             (one["table"], one["title"], runnable, state, f"{one['gpu_hours']:,.0f}" if one["gpu_hours"] else "")
         )

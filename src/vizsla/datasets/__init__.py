@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
     from vizsla.datasets.skipped import Skipped
     from vizsla.datasets.source_format import SOURCES, DocumentFormat, SourceFormat
-    from vizsla.datasets.sources import Source, documents_from, read_documents
+    from vizsla.datasets.sources import Source, changed_fields, changes_by_id, documents_from, read_documents
     from vizsla.datasets.values import parse_types
     from vizsla.runs.outline import Heading, Outline, Place
 
@@ -73,6 +73,8 @@ _HOMES = {
     "data_folder": "registry",
     "dataset_entry": "registry",
     "document_of": "passages",
+    "changed_fields": "sources",
+    "changes_by_id": "sources",
     "documents_from": "sources",
     "known_datasets": "registry",
     "new_dataset": "preparing",
@@ -121,6 +123,8 @@ __all__ = [
     "TextBuilder",
     "TrainingDocuments",
     "article_of",
+    "changed_fields",
+    "changes_by_id",
     "count_dataset",
     "data_folder",
     "dataset_entry",

@@ -23,7 +23,7 @@ from vizsla.datasets.files import (
 )
 from vizsla.datasets.irds import beir_folder
 from vizsla.datasets.raw_lines import RawLines, read_raw_lines
-from vizsla.datasets.records import is_json_lines
+from vizsla.datasets.records import is_json_lines, read_json_records
 from vizsla.datasets.skipped import Skipped
 from vizsla.datasets.source_format import (
     SOURCES,
@@ -35,10 +35,10 @@ from vizsla.datasets.source_format import (
 )
 from vizsla.datasets.tables import Table
 from vizsla.datasets.values import TYPES, Types, checked_types, joined_type, plain_content, public_type
-from vizsla.errors import InputError, MissingPackageError, NoTextError, UnknownNameError, VizslaError
+from vizsla.errors import InputError, MissingPackageError, NoTextError, UnknownNameError, VizslaError, kind_of
 from vizsla.lazy import cached_property
 from vizsla.plain_data import parse_json
-from vizsla.runs.documents import USUAL_NAMES, Document, FieldNames, document_id, listed
+from vizsla.runs.documents import USUAL_NAMES, Document, FieldNames, Origin, document_id, listed, refusal
 
 _TABLES = ("csv", "tsv")
 MAX_SAMPLED = 1 << 16  # bytes of a line of a sample
@@ -415,6 +415,12 @@ def documents_from(items: Iterable[Any], skipped: Skipped | None = None) -> Iter
 
     With `skipped`, what is no document is noted there, with its number, and left out.
     """
+    records = records_of_program(items)
+    return map(_document_from, records) if skipped is None else _good_documents(records, skipped)
+
+
+def records_of_program(items: Iterable[Any]) -> Iterable[Any]:
+    """The records that a program gives, if it gives several."""
     if isinstance(items, str | Path):
         message = f"documents come as a list or another iterable; for a file, read_documents({str(items)!r})"
         raise InputError(message)
@@ -422,7 +428,43 @@ def documents_from(items: Iterable[Any], skipped: Skipped | None = None) -> Iter
         raise InputError("documents come as a list or another iterable, not as a single one")
     if hasattr(items, "to_dict"):
         raise InputError("documents come as a list of records; for a pandas table pass table.to_dict('records')")
-    return map(_document_from, items) if skipped is None else _good_documents(items, skipped)
+    return items
+
+
+def changes_by_id(items: Iterable[Any]) -> dict[str, dict[str, Any]]:
+    """The fields to change of documents, by id; of several changes of a field the last one counts.
+
+    >>> changes_by_id([{"id": 1, "year": 1999, "lang": "en"}, {"_id": "1", "year": 2001}])
+    {'1': {'year': 2001, 'lang': 'en'}}
+    """
+    changes: dict[str, dict[str, Any]] = {}
+    for doc_id, fields in (change_from(item) for item in records_of_program(items)):
+        changes.setdefault(doc_id, {}).update(fields)
+    return changes
+
+
+def changed_fields(source: str | Path) -> Iterator[Document]:
+    """The changes of documents in a file of JSON, each with the id and the fields that change; errors name the line."""
+    name, piped = str(source), is_pipe(source)
+    path = spool(source) if piped else Path(source)
+    try:
+        for line, record in read_json_records(InputFile(path, name)):
+            yield Document(*change_from(record, Origin(name, line)))
+    finally:
+        if piped:
+            path.unlink(missing_ok=True)
+
+
+def change_from(record: object, origin: Origin | None = None) -> tuple[str, dict[str, Any]]:
+    """The id of a document, and the fields of it that change, which keep the names that they are given."""
+    if isinstance(record, Document):
+        return record.id, dict(record.content)
+    if not isinstance(record, Mapping):
+        raise refusal(f"expected a JSON object with an id and the fields that change, not {kind_of(record)}", origin)
+    key = USUAL_NAMES.resolve(record).id
+    if key is None:
+        raise refusal("a change of a document needs its id, under _id or id", origin)
+    return document_id(record[key], origin), {name: value for name, value in record.items() if name != key}
 
 
 def _good_documents(items: Iterable[Any], skipped: Skipped) -> Iterator[Document | RawLines]:

@@ -43,11 +43,12 @@ if TYPE_CHECKING:
     from vizsla.index.storage.folder import replace_index
     from vizsla.index.storage.verify import verify
     from vizsla.index.view import IndexView
-    from vizsla.index.writing.transaction import Added
+    from vizsla.index.writing.transaction import Added, Updated
     from vizsla.index.writing.writer import Writer
 
 _HOMES = {
     "Added": "writing.transaction",
+    "Updated": "writing.transaction",
     "Backup": "backups.backing_up",
     "AsyncCollection": "async_collection",
     "AsyncCollectionView": "async_collection",
@@ -118,6 +119,7 @@ __all__ = [
     "Snippet",
     "Suggestion",
     "TermStatistics",
+    "Updated",
     "Writer",
     "backup",
     "build_from_parts",

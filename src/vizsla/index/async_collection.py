@@ -100,6 +100,7 @@ class AsyncCollection(AsyncCollectionView):
     ) -> Added:
         """Add documents, of an iterable or an asynchronous one; see `Collection.add`. `commit` makes them findable."""
 
+    update = _awaited(Collection.update)
     delete = _awaited(Collection.delete)
     commit = _awaited(Collection.commit)
     rollback = _awaited(Collection.rollback)

@@ -25,7 +25,7 @@ from vizsla.runs import Document, Hits
 from vizsla.stopping import Stop
 
 T = TypeVar("T")
-_CHANGES = frozenset({"add", "delete", "commit", "rollback", "compact", "refresh"})
+_CHANGES = frozenset({"add", "update", "delete", "commit", "rollback", "compact", "refresh"})
 """What goes on to its end if its task is cancelled; everything else is stopped."""
 _BATCH = 500
 """Documents of an asynchronous iterable that a thread gets from the event loop at once."""

@@ -12,7 +12,7 @@ from vizsla.index.search.facets import Facets
 from vizsla.index.search.plan import ModelFreeOptions, SearchKeywords, SearchSettings
 from vizsla.index.search.statistics import TermStatistics
 from vizsla.index.search.suggestions import Suggestion
-from vizsla.index.writing.transaction import Added
+from vizsla.index.writing.transaction import Added, Updated
 from vizsla.models import Model
 from vizsla.runs import Document, Explanation, FilterLike, Hits, PageOptions, Retriever, Run
 from vizsla.runs.retriever import check_mapping, query_with_words, ranking_of
@@ -272,6 +272,15 @@ class Collection(CollectionView):
         others, how many were left out because a later one has the same id, and which have nothing to be found by. A
         server, which analyses documents at the commit, counts those that replace committed ones, and names those
         without any text.
+        """
+
+    @abstractmethod
+    def update(self, documents: Iterable[Document | Mapping[str, Any]]) -> Updated:
+        """Change fields of documents: mappings with an id under `_id` or `id`. `commit` makes it visible.
+
+        The given fields change and the others stay; None removes a field. Fields have the names that the collection
+        shows. Of several changes of a field the last one counts. Ids without a document are `missing` in the result,
+        and nothing is added for them. A collection that stores no texts cannot do this, nor can one in a cluster.
         """
 
     @abstractmethod

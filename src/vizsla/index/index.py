@@ -31,7 +31,7 @@ from vizsla.index.storage import forking, in_memory
 from vizsla.index.storage.folder import absolute
 from vizsla.index.storage.in_memory import MemoryFolder
 from vizsla.index.view import SearchableCollection
-from vizsla.index.writing.transaction import Added
+from vizsla.index.writing.transaction import Added, Updated
 from vizsla.index.writing.writer import DEFAULT_MEMORY, DEFAULT_TIMEOUT, Hooks, Target, Writer, warn_of_lost_changes
 from vizsla.models import SAMPLE, Model, check_model, fitted_again, language_model, languages_named, parse_model
 from vizsla.neural.device import device_of_opening, opening_on
@@ -204,6 +204,10 @@ class Index(SearchableCollection):
         This is a shortcut for `Writer.add`; see there for details.
         """
         return self._open_own_writer().add(documents, workers=workers, skip_bad=skip_bad)
+
+    def update(self, documents: Iterable[Document | Mapping[str, Any]]) -> Updated:
+        """Change fields of documents; the others stay. This is a shortcut for `Writer.update`; see there."""
+        return self._open_own_writer().update(documents)
 
     def _delete(self, ids: str | int | Iterable[str | int]) -> int:
         return self._open_own_writer().delete(ids)

@@ -74,9 +74,10 @@ def how_to_get(name: str, data: Path) -> str:
     entry = known_datasets().get(name)
     if entry is not None and can_be_fetched(name):
         return f"vizsla datasets fetch {name} --data {data}"
+    prepare = f"vizsla datasets prepare {name} FILE... --data {data}"
     if entry is not None and entry.how:
-        return entry.how
-    return f"vizsla datasets prepare {name} FILE... --data {data}"
+        return f"{entry.how} Then: {prepare}" if preparation_of(name) is not None else entry.how
+    return prepare
 
 
 def missing_field(name: str, data: Path, field: str) -> str:

@@ -56,9 +56,29 @@ def open(location: str | PathLike[str]) -> Retriever:
 @LOCATIONS.register(FOLDER, help="A folder with an index; `file:` may be left out.")
 def open_folder(location: str) -> Retriever:
     """The index in a folder, which may be written as a path, as `file:path` or as `file:///path`."""
-    path = re.sub(r"^file:", "", location, flags=re.IGNORECASE)
-    if path != location and path.startswith("//"):
-        path = unquote(re.sub(r"^//(localhost)?(?=/)", "", path))
+    path = _path_of(location)
     if not path:
         raise VizslaError(f"{location!r} names no folder; expected the folder of an index, as in my.index")
     return Index.open(path)
+
+
+def folder_of(location: str | PathLike[str]) -> str | None:
+    """The folder that a location names, whether it exists or not; None for an address with another scheme.
+
+    >>> folder_of("my.index"), folder_of("file:my.index"), folder_of("http://localhost:8080/my")
+    ('my.index', 'my.index', None)
+    """
+    if not isinstance(location, str):
+        return fspath(location)
+    match = _SCHEME.match(location)
+    if match is None or match[1].lower() == FOLDER:
+        return _path_of(location)
+    return location if match[1].lower() not in LOCATIONS and os.path.isdir(location) else None
+
+
+def _path_of(location: str) -> str:
+    """The path in a location without a scheme or with `file:`."""
+    path = re.sub(r"^file:", "", location, flags=re.IGNORECASE)
+    if path != location and path.startswith("//"):
+        path = unquote(re.sub(r"^//(localhost)?(?=/)", "", path))
+    return path

@@ -428,6 +428,7 @@ class RemoteIndex(RemoteView, Collection):
         super().__init__(connection, calls)
 
     add = _call(Calls.add)
+    update = _call(Calls.update)
     delete = _call(Calls.delete)
     commit = _call(Calls.commit)
     rollback = _call(Calls.rollback)

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar, Unpack
 from urllib.parse import quote
 
-from vizsla.datasets import RawLines, Skipped
+from vizsla.datasets import RawLines, Skipped, changes_by_id
 from vizsla.datasets.sources import BATCH
 from vizsla.errors import InputError, UnknownNameError, UnsupportedError, VizslaError, kind_of
-from vizsla.index import Added, Facets, FacetValue, FieldFacets, Suggestion, TermStatistics
+from vizsla.index import Added, Facets, FacetValue, FieldFacets, Suggestion, TermStatistics, Updated
 from vizsla.index.collection import ids_or_filter
 from vizsla.index.search.plan import (
     NO_PASSAGES,
@@ -411,6 +411,23 @@ class Calls:
         parameters = {"commit": "false", **({"skip_bad": "true"} if skip_bad else {})}
         return self._request("POST", "/documents", parameters=parameters, lines=lines, writes=True)
 
+    def update(self, documents: Iterable[Document | Mapping[str, Any]]) -> Call[Updated]:
+        """Send changes of fields; see `Collection.update`. `commit` makes them visible.
+
+        They are sent in pieces. If an error ends this, what was sent before stays with the server for the next commit.
+        """
+        changes, updated, missing = Pieces(), Updated(), dict[str, None]()
+        for doc_id, fields in changes_by_id(documents).items():
+            if piece := changes.take({**{name: fields[name] for name in fields if name != "_id"}, "_id": doc_id}):
+                _note_update(updated, missing, (yield self._piece("PATCH", piece)))
+        if piece := changes.rest():
+            _note_update(updated, missing, (yield self._piece("PATCH", piece)))
+        updated.missing = list(missing)
+        return updated
+
+    def _piece(self, method: str, lines: bytes) -> Request:
+        return self._request(method, "/documents", parameters={"commit": "false"}, lines=lines, writes=True)
+
     def delete(self, ids: str | int | Iterable[str | int] | None = None, *, filter: FilterLike = None) -> Call[int]:
         """Delete documents by id, or all that pass a filter; see `Collection.delete`."""
         ids_or_filter(ids, filter)
@@ -460,6 +477,12 @@ class Calls:
 
     def _request(self, method: str, path: str = "", **details: Any) -> Request:
         return Request(method, f"/v1/{quote(self.index, safe='')}{path}", **details)
+
+
+def _note_update(updated: Updated, missing: dict[str, None], answer: Mapping[str, Any]) -> None:
+    """Note what the server says of a piece of changes."""
+    updated.documents += int(answer.get("updated", 0))
+    missing |= dict.fromkeys(answer.get("missing", ()))
 
 
 def _for_a_server(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -86,14 +86,24 @@ def mapping_as_text(conditions: Mapping[str, object]) -> str:
     return " and ".join(_equation(name, value) for name, value in conditions.items())
 
 
-def _equation(name: object, value: object) -> str:
+def written_field(name: object) -> str:
+    """A field as a filter names it: in backquotes where it needs them.
+
+    >>> written_field("source.name"), written_field("odd name")
+    ('source.name', '`odd name`')
+    """
     if not isinstance(name, str):
         raise VizslaError(f"the fields of a filter are texts, not {value_in_words(name)}")
-    if re.fullmatch(_NAME, name) is None or name.lower() in _WORDS:
-        bare = name[1:-1] if len(name) > 2 and name[0] == name[-1] == "`" else name
-        if not bare or "`" in bare or '"' in bare:
-            raise VizslaError(f"a filter cannot name the field {name!r}, which is empty or has a quote in it")
-        name = f"`{bare}`"
+    if re.fullmatch(_NAME, name) and name.lower() not in _WORDS:
+        return name
+    bare = name[1:-1] if len(name) > 2 and name[0] == name[-1] == "`" else name
+    if not bare or "`" in bare or '"' in bare:
+        raise VizslaError(f"a filter cannot name the field {name!r}, which is empty or has a quote in it")
+    return f"`{bare}`"
+
+
+def _equation(field: object, value: object) -> str:
+    name = written_field(field)
     if hasattr(value, "tolist"):  # numpy's arrays and scalars
         value = value.tolist()
     if isinstance(value, list | tuple | set | frozenset):
@@ -354,7 +364,7 @@ class Filter:
         )
 
     @classmethod
-    def all_of(cls, conditions: Sequence[str | Mapping[str, object]]) -> Filter | None:
+    def all_of(cls, conditions: Sequence[FilterLike]) -> Filter | None:
         """A filter that holds if all of some filters hold; None if there are none.
 
         Each is read by itself, so an error counts characters in the text of one of them, and names it.

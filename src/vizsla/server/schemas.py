@@ -295,6 +295,8 @@ class WriteAnswer(Answer):
     replaced: int | None = None
     repeated: int | None = Field(None, description="Documents left out because a later one has the same id.")
     skipped: SkippedAnswer | None = Field(None, description="What was left out, with skip_bad.")
+    updated: int | None = Field(None, description="Documents of which fields were changed.")
+    missing: list[str] | None = Field(None, description="Ids of changes for which there is no document.")
     deleted: int | None = None
     staged: int | None = None
     empty: list[str] | None = Field(None, description="Added documents that have nothing to be found by.")

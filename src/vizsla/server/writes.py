@@ -22,10 +22,12 @@ from uuid import uuid4
 
 import numpy as np
 
-from vizsla.datasets.files import InputFile, read_json_lines
+from vizsla.datasets.files import InputFile
+from vizsla.datasets.records import read_json_records
 from vizsla.datasets.skipped import Skipped
-from vizsla.errors import InputError, VizslaError
-from vizsla.index import Writer
+from vizsla.datasets.sources import change_from
+from vizsla.errors import InputError, UnsupportedError, VizslaError
+from vizsla.index import Index, Writer
 from vizsla.index.storage.arrays import sync_folder
 from vizsla.models import as_text, is_text
 from vizsla.plain_data import parse_json
@@ -37,7 +39,7 @@ from vizsla.server.hosting import Hosted
 from vizsla.server.room import check_documents
 from vizsla.server.settings import Limits
 
-ADD, DELETE = ".add.jsonl", ".delete.json"
+ADD, UPDATE, DELETE = ".add.jsonl", ".update.jsonl", ".delete.json"
 IDS = ".ids"
 """The file beside an `ADD` that finds its documents by id: a hash of eight bytes for each id, sorted."""
 _counter = itertools.count()
@@ -77,6 +79,11 @@ class Staging:
         _move(file, target)
         sync_folder(self.folder)
 
+    def keep_update(self, file: IO[bytes]) -> None:
+        """Keep a complete file of changes of documents until the next commit."""
+        _move(file, self._target(UPDATE))
+        sync_folder(self.folder)
+
     def keep_deletion(self, request: dict[str, object]) -> None:
         """Keep a deletion until the next commit."""
         with self.incoming() as file:
@@ -91,7 +98,7 @@ class Staging:
         """The files of all changes that wait, in order."""
         if not self.folder.is_dir():
             return []
-        return sorted(path for path in self.folder.iterdir() if path.name.endswith((ADD, DELETE)))
+        return sorted(path for path in self.folder.iterdir() if path.name.endswith((ADD, UPDATE, DELETE)))
 
     def discard(self, changes: list[Path]) -> None:
         """Remove changes that are committed or discarded, durably: they do not reappear after a crash."""
@@ -149,19 +156,65 @@ BODY = "documents"
 
 
 def documents_in(file: Path, limits: Limits, skipped: Skipped | None = None) -> Iterator[Document]:
-    """The documents of a file of JSON lines; errors name the line. With `skipped`, bad lines are noted there."""
-    source = InputFile(file, BODY, limits.line_bytes, "the server's limit line_bytes allows larger ones", skipped)
-    for count, (line, record) in enumerate(read_json_lines(source), 1):
-        if count > limits.documents:
-            raise RequestError(
-                f"there are more than {limits.documents:,} documents; send them in several requests", 413
-            )
+    """The documents of a file of JSON; errors name the line. With `skipped`, what is wrong is noted there."""
+    source = _source(file, limits, skipped)
+    for line, record in _records(source, limits):
         try:
             document = Document.from_record(record, Origin(BODY, line))
         except InputError as e:
             source.leave_out(e)
             continue
         yield document
+
+
+def changes_in(file: Path, limits: Limits) -> dict[str, dict[str, Any]]:
+    """The changes of documents in a file of JSON, by id; of several changes of a field the last one counts."""
+    changes: dict[str, dict[str, Any]] = {}
+    for line, record in _records(_source(file, limits), limits):
+        doc_id, fields = change_from(record, Origin(BODY, line))
+        changes.setdefault(doc_id, {}).update(fields)
+    return changes
+
+
+def _source(file: Path, limits: Limits, skipped: Skipped | None = None) -> InputFile:
+    return InputFile(file, BODY, limits.line_bytes, "the server's limit line_bytes allows larger ones", skipped)
+
+
+def _records(source: InputFile, limits: Limits) -> Iterator[tuple[int, Any]]:
+    """The lines and records of a body: a record a line, an array of records, or records over several lines."""
+    for count, found in enumerate(read_json_records(source), 1):
+        if count > limits.documents:
+            raise RequestError(
+                f"there are more than {limits.documents:,} documents; send them in several requests", 413
+            )
+        yield found
+
+
+def stage_update(file: IO[bytes], hosted: Hosted, staging: Staging, limits: Limits) -> dict[str, Any]:
+    """Keep changes of documents until the next commit; those that their committed documents refuse are refused.
+
+    Gives how many there are, for how many documents there is one, and the ids for which there is none.
+    """
+    changes, model = changes_in(Path(file.name), limits), hosted.index.model
+    for doc_id, document in hosted.index.get_many(changes).items():
+        content = {**document.content, **changes[doc_id]}
+        problem = model.problem({name: value for name, value in content.items() if value is not None})
+        if problem is not None:
+            raise RequestError(f"the change of the document {doc_id[:200]!r} is refused: the document {problem}")
+    known = existing(hosted, staging, changes, limits)
+    staging.keep_update(file)
+    missing = [doc_id for doc_id in changes if doc_id not in known]
+    return {"staged": len(changes), "updated": len(known), "missing": missing}
+
+
+def check_updates(hosted: Hosted) -> None:
+    """Refuse changes of documents where they cannot be made."""
+    if not isinstance(hosted.index, Index):
+        raise UnsupportedError("documents of a cluster cannot be changed in part; add them as a whole")
+    if not hosted.index.info()["stored"]:
+        raise UnsupportedError(
+            f"the texts of {hosted.name} are not stored, so documents cannot be changed in part; add them as a whole"
+        )
 
 
 def stage_documents(
@@ -222,8 +275,11 @@ def commit(
     deletion: dict[str, Any] | None = None,
     *,
     skip_bad: bool = False,
+    updates: bool = False,
 ) -> dict[str, Any]:
     """Apply all staged changes, then an upload or a deletion of this request, and commit.
+
+    `updates`: the upload has changes of documents.
 
     If a change cannot be applied, the index is not modified and staged changes stay staged.
     """
@@ -242,10 +298,14 @@ def commit(
         for change in staged:
             if change.name.endswith(ADD):
                 _add(writer, change, limits, totals)
+            elif change.name.endswith(UPDATE):
+                _update(writer, change, limits, totals)
             else:
                 _delete(writer, hosted, parse_json(change.read_bytes()), totals, commit_applied)
             applied.append(change.name)
-        if upload is not None:
+        if upload is not None and updates:
+            _update(writer, upload, limits, totals)
+        elif upload is not None:
             _add(writer, upload, limits, totals, skip_bad=skip_bad)
         if deletion is not None:
             _delete(writer, hosted, deletion, totals, commit_applied)
@@ -285,6 +345,14 @@ def _add(writer: AnyWriter, file: Path, limits: Limits, totals: dict[str, Any], 
     totals["empty"] += [document.id for document in added.empty]
 
 
+def _update(writer: AnyWriter, file: Path, limits: Limits, totals: dict[str, Any]) -> None:
+    assert isinstance(writer, Writer)  # others were refused before
+    changes = changes_in(file, limits)
+    updated = writer.update({"_id": doc_id, **fields} for doc_id, fields in changes.items())
+    totals["updated"] = totals.get("updated", 0) + updated.documents
+    totals["missing"] = [*totals.get("missing", ()), *updated.missing]
+
+
 def existing(hosted: Hosted, staging: Staging, ids: Collection[str], limits: Limits) -> set[str]:
     """Those ids that have a document once all staged changes are applied.
 
@@ -304,6 +372,8 @@ def existing(hosted: Hosted, staging: Staging, ids: Collection[str], limits: Lim
                 deletion = parse_json(change.read_bytes())
                 undecided.difference_update(deletion.get("ids", ()))
                 filters += [Filter.parse(deletion["filter"])] if "filter" in deletion else []
+            elif change.name.endswith(UPDATE):
+                continue  # it changes documents, and not which there are
             elif here := _with_hash_in(_ids_file(change), undecided):
                 undecided -= here
                 if filters:

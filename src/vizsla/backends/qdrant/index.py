@@ -23,8 +23,8 @@ from vizsla.backends.qdrant.state import CollectionState, check_searchable, read
 from vizsla.backends.qdrant.unsupported import cannot
 from vizsla.backends.qdrant.writer import QdrantWriter
 from vizsla.datasets import RawLines
-from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError
-from vizsla.index import Added, Facets, Highlighter, Suggestion, TermStatistics
+from vizsla.errors import CollectionError, UncommittedChangesWarning, UnsupportedError, VizslaError
+from vizsla.index import Added, Facets, Highlighter, Suggestion, TermStatistics, Updated
 from vizsla.index.search.plan import SearchOptions
 from vizsla.index.search.similar import query_like, without_itself
 from vizsla.index.view import SearchableCollection
@@ -163,6 +163,11 @@ class QdrantIndex(SearchableCollection):
         contents = (item.content if isinstance(item, Document) else item for item in first)
         warn_of_language(self.model, [content for content in contents if isinstance(content, Mapping)])
         return chain(first, rest)
+
+    def update(self, documents: Iterable[Document | Mapping[str, Any]]) -> Updated:
+        """Not possible: a cluster replaces whole documents."""
+        del documents
+        raise UnsupportedError("documents of a cluster cannot be changed in part; add them as a whole")
 
     def _delete(self, ids: str | int | Iterable[str | int]) -> int:
         return self._own_writer().delete(ids)

@@ -18,7 +18,7 @@ from vizsla.engine.arrays import distinct
 from vizsla.errors import CollectionError
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database
-from vizsla.index.storage.database import damaged_document
+from vizsla.index.storage.database import stored_contents
 from vizsla.index.storage.document_ids import SegmentIds, find_in_segments, find_passages
 from vizsla.index.storage.stored_ids import DamagedTextsError, ids_at
 from vizsla.lazy import cached_property
@@ -27,9 +27,6 @@ from vizsla.runs import Document
 _MAX_SQL_VALUES = 30_000
 _BATCH = 1000  # documents that are read at once
 _FIRST = f"{MARK}0".encode()  # how the id of a first passage ends
-
-
-_decode = json.JSONDecoder().raw_decode  # fewer calls than json.loads
 
 
 class FoundDocuments:
@@ -174,7 +171,8 @@ class DocumentStore:
         which: tuple[str, list[Any]] = "number IN (SELECT value FROM json_each(?))", [json.dumps(wanted)]
         if wanted[-1] - wanted[0] == len(wanted) - 1:  # all in between
             which = "number BETWEEN ? AND ?", [wanted[0], wanted[-1]]
-        found = self._decoded(self._connection.rows(f"SELECT {columns} FROM {table} WHERE {which[0]}", which[1]))
+        rows = self._connection.rows(f"SELECT {columns} FROM {table} WHERE {which[0]}", which[1])
+        found = stored_contents(self._connection.path, rows)
         return [found.get(number, {}) for number in wanted]
 
     def by_number(self, numbers: Iterable[int]) -> dict[int, Document]:
@@ -197,25 +195,8 @@ class DocumentStore:
         self, ids: Mapping[int, str], rows: Sequence[tuple[int, str | None, str | None]]
     ) -> dict[int, Document]:
         """Documents by number from their ids, and from the rows of those that have any."""
-        contents = self._decoded(rows)
+        contents = stored_contents(self._connection.path, rows)
         return {number: Document(doc_id, contents.get(number, {})) for number, doc_id in ids.items()}
-
-    def _decoded(self, rows: Sequence[tuple[int, str | None, str | None]]) -> dict[int, Mapping[str, Any]]:
-        """What is stored of documents, by number."""
-        contents: dict[int, Mapping[str, Any]] = {}
-        try:
-            for number, fields, metadata in rows:
-                content, end = ({}, 0) if fields is None else _decode(fields)
-                if metadata is not None:
-                    more, metadata_end = _decode(metadata)
-                    content = {**content, **more}
-                    end += metadata_end
-                if end != len(fields or "") + len(metadata or "") or type(content) is not dict:
-                    raise ValueError
-                contents[number] = content
-        except (ValueError, TypeError, RecursionError):
-            raise damaged_document(self._connection.path) from None
-        return contents
 
     def by_id(self, ids: Iterable[str]) -> dict[str, Document]:
         """Stored documents by id, without those that are not there; passages are joined to whole documents."""

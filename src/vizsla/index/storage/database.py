@@ -13,7 +13,7 @@ import json
 import os
 import sqlite3
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -491,6 +491,27 @@ def stored_fields(text: str, path: Path) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise damaged_document(path)
     return fields
+
+
+_decode = json.JSONDecoder().raw_decode  # fewer calls than json.loads
+
+
+def stored_contents(path: Path, rows: Iterable[tuple[int, str | None, str | None]]) -> dict[int, Mapping[str, Any]]:
+    """What is stored of documents by number, given their numbers, fields and metadata."""
+    contents: dict[int, Mapping[str, Any]] = {}
+    try:
+        for number, fields, metadata in rows:
+            content, end = ({}, 0) if fields is None else _decode(fields)
+            if metadata is not None:
+                more, metadata_end = _decode(metadata)
+                content = {**content, **more}
+                end += metadata_end
+            if end != len(fields or "") + len(metadata or "") or type(content) is not dict:
+                raise ValueError
+            contents[number] = content
+    except (ValueError, TypeError, RecursionError):
+        raise damaged_document(path) from None
+    return contents
 
 
 def damaged_document(path: Path) -> CollectionError:

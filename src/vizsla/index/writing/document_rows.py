@@ -7,7 +7,7 @@ import sqlite3
 from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from vizsla.index.storage.checksums import Checksums
 from vizsla.index.storage.document_ids import SegmentIds, find_in_segments, find_passages
 from vizsla.index.storage.stored_ids import SHORT, DamagedTextsError, StoredIds, StoredTexts
 from vizsla.index.writing.segment_state import OpenSegments
+from vizsla.runs import Document
 
 _BYTES_PER_ID = 64  # of an entry of a dictionary, beside the text
 
@@ -126,6 +127,23 @@ class DocumentRows:
     def find(self, ids: Sequence[str]) -> list[tuple[str, int]]:
         """Ids and insertion numbers of live documents, or of all their passages."""
         return self._ids.find(ids) if self._splitter is None else find_passages(self._ids.find, ids)
+
+    def contents(self, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """The stored fields of live documents by id, as the transaction has left them; passages are joined."""
+        found = self.find(ids)
+        stored: dict[int, Mapping[str, Any]] = {}
+        for chunk in _chunks([number for _, number in found]):
+            select = "SELECT number, fields, metadata FROM contents LEFT JOIN documents USING (number) WHERE number IN "
+            with database.using_sqlite(self._path):
+                rows = self._db.execute(f"{select}({','.join('?' * len(chunk))})", chunk).fetchall()
+            stored |= database.stored_contents(self._path, rows)
+        rows_of: dict[str, list[Mapping[str, Any]]] = {}
+        for doc_id, number in found:
+            rows_of.setdefault(doc_id, []).append(stored[number])
+        if self._splitter is None:
+            return {doc_id: content for doc_id, (content,) in rows_of.items()}
+        joined = self._splitter.joined
+        return {doc_id: joined([Document(doc_id, row) for row in some]) for doc_id, some in rows_of.items()}
 
     def insert(self, first: int, stored: Sequence[tuple[str, str | None, str | None]]) -> None:
         """Add rows with ids, metadata and fields; their insertion numbers begin with `first`."""

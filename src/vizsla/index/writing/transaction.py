@@ -6,7 +6,7 @@ import json
 import secrets
 import sqlite3
 from array import array
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -18,7 +18,7 @@ import numpy as np
 from vizsla.datasets import RawLines, Skipped
 from vizsla.datasets.passages import Splitter, document_of
 from vizsla.engine import VectorIndex
-from vizsla.errors import CollectionError, VizslaError, kind_of
+from vizsla.errors import CollectionError, UnsupportedError, VizslaError, kind_of
 from vizsla.index.storage import checksums, database, forking, segment_files
 from vizsla.index.storage.checksums import Checksums
 from vizsla.index.storage.document_ids import SegmentIds
@@ -42,6 +42,7 @@ from vizsla.runs import Document
 
 BUFFER_SHARE = 0.25  # of the memory, for rows; writing them as a segment needs the same again
 TERMS_SHARE = 0.35
+_UPDATED = 200  # documents that are read at once to be changed
 MAX_UNCOMMITTED = 32 << 20  # characters of documents in one transaction
 
 
@@ -56,6 +57,14 @@ class Added:
     """How many documents were left out because a later one of the same call has the same id."""
     skipped: Skipped = field(default_factory=Skipped)
     """What was left out because it cannot be added, with `skip_bad`."""
+
+
+@dataclass
+class Updated:
+    """What `update` did: how many documents it changed, and the ids for which there are none."""
+
+    documents: int = 0
+    missing: list[str] = field(default_factory=list)
 
 
 class WriteTransaction:
@@ -262,6 +271,27 @@ class WriteTransaction:
             self._rows.mark_deleted([number for _, number in existing])
         self.changed = self.changed or bool(existing)
         return len({doc_id for doc_id, _ in existing})
+
+    def update(self, changes: Mapping[str, Mapping[str, Any]]) -> Updated:
+        """Change fields of documents by id; None removes a field. An error undoes this call only."""
+        if not self._rows.store_texts:
+            raise UnsupportedError(
+                f"{self._path}: the texts are not stored, so documents cannot be changed in part; add them as a whole"
+            )
+        missing: list[str] = []
+
+        def changed() -> Iterator[Document]:
+            ids = iter(changes)
+            while batch := list(islice(ids, _UPDATED)):
+                known = self._rows.contents(batch)
+                missing.extend(doc_id for doc_id in batch if doc_id not in known)
+                for doc_id in batch:
+                    if doc_id in known:
+                        content = {**known[doc_id], **changes[doc_id]}
+                        removed = {name for name, value in changes[doc_id].items() if value is None}
+                        yield Document(doc_id, {n: value for n, value in content.items() if n not in removed})
+
+        return Updated(self.add(changed()).documents, missing)
 
     def _flush(self) -> None:
         """Write the buffer as a segment of the next generation."""

@@ -10,14 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
-from vizsla.datasets import RawLines, Skipped, Splitter, documents_from
+from vizsla.datasets import RawLines, Skipped, Splitter, changes_by_id, documents_from
 from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError, UncommittedChangesWarning, VizslaError, kind_of
 from vizsla.index.storage import database, forking
 from vizsla.index.storage.locks import FileLock
 from vizsla.index.writing.analysis import AnalysedBatch
 from vizsla.index.writing.segment_state import OpenSegments
-from vizsla.index.writing.transaction import Added, WriteTransaction
+from vizsla.index.writing.transaction import Added, Updated, WriteTransaction
 from vizsla.models import Model
 from vizsla.runs import Document
 from vizsla.runs.retriever import check_count, document_ids
@@ -153,6 +153,25 @@ class Writer:
         `batches`: a function that returns the batches; its argument is the memory in bytes that their terms may take.
         """
         return self._change(lambda transaction: transaction.add_analysed(batches(transaction.terms_bytes)))
+
+    def update(self, documents: Iterable[Document | Mapping[str, Any]]) -> Updated:
+        """Change fields of documents: mappings with an id under `_id` or `id`. `commit` makes it visible.
+
+        The given fields change and the others stay; None removes a field. Fields have the names that the index shows.
+        What this writer has added or changed before is seen. Ids without a document are `missing` in the result, and
+        nothing is added for them. A call that fails changes nothing.
+
+        >>> import tempfile
+        >>> from vizsla import Index
+        >>> with Index.create(tempfile.mkdtemp() + "/dogs.index") as index, index.writer() as writer:
+        ...     _ = writer.add([{"id": "1", "text": "Dogs bark.", "year": 1999, "lang": "en"}])
+        ...     _ = writer.update([{"id": "1", "year": 2001, "lang": None}])
+        ...     writer.commit()
+        ...     dict(index.get("1").content)
+        {'text': 'Dogs bark.', 'year': 2001}
+        """
+        changes = changes_by_id(documents)
+        return self._change(lambda transaction: transaction.update(changes))
 
     def delete(self, ids: str | int | Iterable[str | int]) -> int:
         """Delete documents by id and return how many of them existed. `commit` makes it visible."""

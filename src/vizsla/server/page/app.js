@@ -1,6 +1,6 @@
 // Starts the page and connects its parts: each change of the address is drawn here.
 import { api } from "./api.js";
-import { showDocument } from "./document.js";
+import { markShown, showBeside, showDocument, wide } from "./document.js";
 import { $, button, cut, el, fill, icon, number, toast } from "./dom.js";
 import { drawActive, drawFacets, drawRail, showWhere, toggleRail } from "./facets.js";
 import { showDrawer, useIndex } from "./judging.js";
@@ -122,7 +122,7 @@ function draw(state, before) {
 	drawActive(state);
 	const searched = (!before || searchKey(state) !== searchKey(before)) && search(state, searching);
 	if (before) drawPanel(state, before);
-	else Promise.resolve(searched).then(() => drawPanel(get(), null));  // a document shows the marks of the results
+	else Promise.resolve(searched).then(followResults);  // a document shows the marks of the results
 }
 
 // A click needs the button that was pressed: what changes in between, as when a field loses the focus, is drawn after it.
@@ -172,10 +172,18 @@ function search(state, searching) {
 
 function drawPanel(state, before) {
 	if (state.doc) {
-		if (!before || before.doc !== state.doc || before.index !== state.index || before.q !== state.q || panelKind() !== "document") showDocument(state.doc, info, server);
+		if (before.doc !== state.doc || before.index !== state.index || before.q !== state.q || panelKind() !== "document") showDocument(state.doc, info, server);
 	} else if (state.drawer) {
-		if (!before || panelKind() !== "drawer" || JSON.stringify([before.a, before.b, before.index]) !== JSON.stringify([state.a, state.b, state.index])) showDrawer();
-	} else closePanel(true);
+		if (panelKind() !== "drawer" || JSON.stringify([before.a, before.b, before.index]) !== JSON.stringify([state.a, state.b, state.index])) showDrawer();
+	}
+	const shown = state.doc || (!state.drawer && showBeside(info, server));
+	if (!shown && !state.drawer) closePanel(true);
+	markShown(shown);
+}
+
+/** The panel shows what fits the results, the result with the focus, and the width of the window. */
+function followResults() {
+	if (info) drawPanel(get(), get());
 }
 
 let attempts = 0;
@@ -207,4 +215,7 @@ setUpKeyboard();
 setUpPresses();
 onChange(drawWhenReleased);
 addEventListener("resize", placeRail);
+wide.addEventListener("change", followResults);
+document.addEventListener("focusin", followResults);
+new MutationObserver(followResults).observe($("results"), { childList: true });
 start();

@@ -1,25 +1,63 @@
-// One document with all its fields, in the panel.
+// One document with all its fields, in the panel. In a wide window that is beside the list, where it follows the results.
 import { api } from "./api.js";
-import { button, cut, el, fill, icon, number } from "./dom.js";
+import { $, button, cut, el, fill, icon, number } from "./dom.js";
 import { gradeScale } from "./judging.js";
-import { showPanel } from "./panel.js";
+import { panelKind, showPanel } from "./panel.js";
 import { textFields, titleOf, valueNode } from "./results.js";
 import { change, get } from "./state.js";
 
 const STEP = 20_000;
+const SETTLED = 80;  // milliseconds that a result keeps the focus
 let latest = 0;
+let timer = null;
+let beside = "";  // what lies beside the list: the index, the query and the id
+let unwanted = false;  // the reader has closed what lay there
 
-export async function showDocument(id, info, server) {
-	const ticket = ++latest;
-	const body = el("article.document", el("p.quiet-text", "Opening …"));
-	showPanel("Document", body, () => change({ doc: "" }, false), "document");
-	try {
-		const { doc } = await api.document(info.name, id);
-		if (ticket !== latest) return;
-		fill(body, ...documentNodes(id, doc, info, server));
-	} catch (e) {
-		if (ticket === latest) fill(body, el("p.wrong", e.message));
+export const wide = matchMedia("(min-width: 1500px)");  // as in the style sheet
+
+export function showDocument(id, info, server) {
+	clearTimeout(timer);
+	return load(id, info, server, () => change({ doc: "" }, false), "document");
+}
+
+/** In a wide window the document of the result with the focus, else of the first one, is shown without being opened.
+ * Gives its id, or an empty text if nothing is to be shown. */
+export function showBeside(info, server) {
+	clearTimeout(timer);
+	const { q, b } = get();
+	const hit = wide.matches && !unwanted && !b ? document.querySelector(".hit.current") ?? document.querySelector(".hit") : null;
+	if (!hit) return "";
+	const { id } = hit.dataset;
+	const wanted = JSON.stringify([info.name, q, id]);
+	const follows = panelKind() === "beside";
+	const show = () => {
+		beside = wanted;
+		load(id, info, server, () => { unwanted = true; markShown(""); }, "beside");
+	};
+	if (!follows) show();
+	else if (beside !== wanted) timer = setTimeout(show, SETTLED);
+	return id;
+}
+
+/** Says in the list which document is shown. */
+export function markShown(id) {
+	for (const hit of $("results").querySelectorAll(".hit")) {
+		hit.classList.toggle("shown", hit.dataset.id === id);
+		hit.querySelector(".title").setAttribute("aria-current", hit.dataset.id === id);
 	}
+}
+
+/** What is shown stays until the new document is here. */
+async function load(id, info, server, onClose, kind) {
+	const ticket = ++latest;
+	const body = $("panel").querySelector("article") ?? el("article.document", el("p.quiet-text", "Opening …"));
+	body.setAttribute("aria-busy", true);
+	showPanel("Document", body, onClose, kind);
+	const nodes = await api.document(info.name, id).then(({ doc }) => documentNodes(id, doc, info, server), (e) => [el("p.wrong", e.message)]);
+	if (ticket !== latest) return;
+	fill(body, nodes);
+	body.setAttribute("aria-busy", false);
+	$("panel").scrollTop = 0;
 }
 
 function documentNodes(id, fields, info, server) {

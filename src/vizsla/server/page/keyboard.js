@@ -59,7 +59,7 @@ function onKey(e) {
 	const typing = /^(INPUT|SELECT)$/.test(e.target.tagName);
 	if (e.key === "Escape") {
 		if (document.body.classList.contains("rail-open")) document.body.classList.remove("rail-open");
-		else if (!closePanel() && typing) e.target.blur();
+		else if ((panelKind() === "beside" || !closePanel()) && typing) e.target.blur();
 		return;
 	}
 	if (typing && !(e.target.id === "query" && e.key === "ArrowDown")) return;

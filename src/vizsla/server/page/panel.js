@@ -1,4 +1,5 @@
 // The panel at the right: one document, or the judgements. It never blocks the page behind it.
+// Of the kind "beside" it follows the results by itself, and leaves the focus and the address alone.
 import { $, button, el, fill, icon } from "./dom.js";
 
 let close = null;
@@ -8,16 +9,16 @@ export const panelKind = () => ($("panel").hidden ? null : $("panel").dataset.ki
 
 export function showPanel(title, body, onClose, kind) {
 	const panel = $("panel");
-	const opened = panel.hidden || panel.dataset.kind !== kind;
-	if (panel.hidden) before = document.activeElement;
+	const was = panelKind();
+	if (kind !== "beside" && (was === null || was === "beside")) before = document.activeElement;
 	close = onClose;
 	panel.hidden = false;
 	panel.dataset.kind = kind;
 	panel.setAttribute("aria-label", title);
-	document.body.classList.add("with-panel");
 	fill(panel, el("div.panel-head", el("h2", title),
 		button(".icon", () => closePanel(), { "aria-label": "Close", title: "Close (Esc)" }, icon("close"))), body);
-	if (opened) panel.focus({ preventScroll: true });
+	if (kind === "beside") giveBack();
+	else if (was !== kind) panel.focus({ preventScroll: true });
 	panel.scrollTop = 0;
 }
 
@@ -27,10 +28,17 @@ export function closePanel(quiet = false) {
 	if (panel.hidden) return false;
 	panel.hidden = true;
 	panel.replaceChildren();
-	document.body.classList.remove("with-panel");
 	const done = close;
 	close = null;
 	if (!quiet) done?.();
-	if (before?.isConnected) before.focus({ preventScroll: true });
+	giveBack();
 	return true;
+}
+
+/** The focus goes back to where it was before the panel took it, unless it has moved on. */
+function giveBack() {
+	const node = before;
+	before = null;
+	const now = document.activeElement;
+	if (node?.isConnected && (now === document.body || $("panel").contains(now))) node.focus({ preventScroll: true });
 }

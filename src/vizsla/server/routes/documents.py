@@ -34,18 +34,26 @@ async def may_write(request: Request, hosted: InIndex) -> None:
 
 
 router = APIRouter(tags=["Documents"], dependencies=[Depends(is_writable), Depends(may_write)])
-_LINES = {"requestBody": {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}, "required": True}}
+_RECORDS = {
+    "requestBody": {
+        "content": {
+            "application/x-ndjson": {"schema": {"type": "string"}},
+            "application/json": {"schema": {"type": "array", "items": {"type": "object"}}},
+        },
+        "required": True,
+    }
+}
 
 
-@router.post("/v1/{index}/documents", response_model=None, responses=documented(WriteAnswer), openapi_extra=_LINES)
+@router.post("/v1/{index}/documents", response_model=None, responses=documented(WriteAnswer), openapi_extra=_RECORDS)
 async def add(
     request: Request, service: InService, hosted: InIndex, commit: bool = True, skip_bad: bool = False
 ) -> Response:
-    """Add documents, or replace those with the same ids. The body is JSON lines, each with `id` and `text`.
+    """Add documents, or replace those with the same ids. The body is JSON, each document with `id` and `text`.
 
-    With `skip_bad=true` lines that hold no document are left out and listed in `skipped`; otherwise the first of them
-    is an error and nothing is added. With `commit=false` they are staged on disk for a later commit. Otherwise they are
-    committed, after all staged ones.
+    It has a document a line, or it is an array. With `skip_bad=true` lines that hold no document are left out and
+    listed in `skipped`; otherwise the first of them is an error and nothing is added. With `commit=false` documents
+    are staged on disk for a later commit. Otherwise they are committed, after all staged ones.
     """
     staging, limits = service.staging(hosted), service.settings.limits
     with staging.incoming() as file:
@@ -55,6 +63,24 @@ async def add(
             return answer(await service.write(call, hosted, staging, limits, Path(file.name)))
         stage = partial(writes.stage_documents, skip_bad=skip_bad)
         counts = await service.read(stage, file, hosted, staging, limits)
+    return answer({"index": hosted.name, **counts, "generation": hosted.generation, "committed": False})
+
+
+@router.patch("/v1/{index}/documents", response_model=None, responses=documented(WriteAnswer), openapi_extra=_RECORDS)
+async def update(request: Request, service: InService, hosted: InIndex, commit: bool = True) -> Response:
+    """Change fields of documents: the given ones change, the others stay, and null removes a field.
+
+    The body is JSON as for adding, each record with an `id`. Ids without a document are listed in `missing`, and
+    nothing is added for them.
+    """
+    await service.read(writes.check_updates, hosted)
+    staging, limits = service.staging(hosted), service.settings.limits
+    with staging.incoming() as file:
+        await _receive(request, service, file, await service.read(Room, hosted))
+        if commit:
+            call = partial(writes.commit, updates=True)
+            return answer(await service.write(call, hosted, staging, limits, Path(file.name)))
+        counts = await service.read(writes.stage_update, file, hosted, staging, limits)
     return answer({"index": hosted.name, **counts, "generation": hosted.generation, "committed": False})
 
 
