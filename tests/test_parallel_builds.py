@@ -7,6 +7,7 @@ import json
 import os
 import random
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from vizsla.engine import merge, posting_lists, segment
 from vizsla.engine.threads import in_order, in_threads, in_threads_by_size
 from vizsla.index import verify
 from vizsla.index.storage import arrays, packed_terms
+from vizsla.index.writing import analysis
+from vizsla.models import parse_model
 
 COUNT = 3000
 
@@ -134,3 +137,32 @@ def test_an_error_of_a_thread_is_raised_when_the_others_have_ended(threads: int)
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="three"):
         list(results)
+
+
+@pytest.mark.parametrize(("memory", "most"), [(1, 1), (1 << 16, 2), (1 << 30, 8)])
+def test_batches_that_are_analysed_at_a_time_share_a_bound(
+    corpora: list[Path], memory: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raw_lines, "RAW_LINES", 100)
+    lock, at_work, seen = threading.Lock(), [0], [0]
+    analyst = analysis.Analyst(parse_model("bm25"), None, False, 1 << 20)
+    encode = analyst.encode
+
+    def watched(batch: analysis.Batch, encoders: Any) -> analysis.AnalysedBatch:
+        assert isinstance(batch, raw_lines.RawLines)
+        size = analysis._BYTES_PER_BYTE * len(batch.data)
+        with lock:
+            at_work[0] += size
+            seen[0] = max(seen[0], at_work[0])
+            assert at_work[0] <= max(memory, size)
+        try:
+            return encode(batch, encoders)
+        finally:
+            with lock:
+                at_work[0] -= size
+
+    monkeypatch.setattr(analyst, "encode", watched)
+    work = iter(Source.find(corpora[0]).raw_lines() or ())
+    batches = list(analysis._in_threads(analyst, work, most, memory))
+    assert [doc_id for batch in batches for doc_id in batch.ids] == [f"d{i * (1 + i % 3)}-{i}" for i in range(COUNT)]
+    assert seen[0] > 0
