@@ -77,10 +77,10 @@ class TokenFilter:
     tokens: TokenChange | None = None
     joined: TermJoin | None = None
     """What `tokens` does, for a caller who needs the terms alone: terms and their places to terms."""
-    plain: PlainStep | None = None
-    """What `terms` does to words of ASCII characters, as a kernel does it."""
     of_characters: bool = False
     """Whether it only replaces characters, each by itself or with the marks and letters that belong to it."""
+    plain: PlainStep | None = None
+    """What `terms` does to words of ASCII characters, as a kernel does it."""
 
     def __str__(self) -> str:
         return f"{self.name}:{self.option}" if self.option else self.name

@@ -131,10 +131,13 @@ class DatedIds(NamedTuple):
 def write_segment(path: Path, segment: str, arrays: Segment, ids: DatedIds) -> dict[str, Facts]:
     """Write a new segment; returns the descriptions of its files."""
     with writing_files(path, segment, new=True) as folder:
+        written = write_arrays(folder, _plain_arrays(arrays))
         return {
+            "lengths": written["lengths"],  # described first
+            "sizes": written["sizes"],
             **_write_numbers(folder, arrays.numbers),
             **document_ids.write_ids(folder, *ids),
-            **write_arrays(folder, _plain_arrays(arrays)),
+            **written,
             **vector_files.write_vectors(folder, arrays),
         }
 
