@@ -85,18 +85,19 @@ def test_code_is_found_by_names_parts_and_phrases(tmp_path: Path, positions: boo
     assert [snippet.text[a:z] for a, z in snippet.matches] == ["User"]
 
 
-def test_files_of_source_code_are_told_of_the_analyzer(tmp_path: Path, cli: Cli) -> None:
+def test_files_of_source_code_are_analysed_as_such(tmp_path: Path, cli: Cli) -> None:
     folder = tmp_path / "files"
     folder.mkdir()
     (folder / "notes.txt").write_text("The notes of the code.")
     (folder / "a.py").write_text("def fetchUserData(): ...")
-    assert "analyzer=code" not in cli("index", folder, "-o", tmp_path / "half")[2]
+    assert "source code" not in cli("index", folder, "-o", tmp_path / "half")[2]
     (folder / "b.py").write_text("class HTTPServer: ...")
-    code, _, said = cli("index", folder, "-o", tmp_path / "text")
+    code, _, said = cli("index", folder, "-o", tmp_path / "code")
     assert code == 0
-    assert '--model "bm25(analyzer=code)"' in said
-    assert "analyzer=code" not in cli("index", folder, "-o", tmp_path / "code", "-m", "bm25(analyzer=code)")[2]
-    for name, ids in (("text", []), ("code", ["a.py"])):
+    assert "2 of 3 files are source code: analysed by code, names by their parts; --language or --model" in said
+    for name, chosen in (("text", ("--language", "en")), ("named", ("-m", "bm25"))):
+        assert "source code" not in cli("index", folder, "-o", tmp_path / name, *chosen)[2]
+    for name, ids in (("half", []), ("text", []), ("named", []), ("code", ["a.py"])):
         with Index.open(tmp_path / name) as index:
             assert index.search("user_data").ids == ids
             assert index.search("notes", filter='language = "python"').ids == []

@@ -81,7 +81,9 @@ def test_threads_share_a_reader_that_refreshes_while_others_commit(writer: Index
 
         def read() -> list[tuple[int, int]]:
             seen = []
-            while not ended or len(seen) < 5:
+            last = False
+            while not last:
+                last = bool(ended)  # what is read after the last commit
                 before = len(reader)
                 seen.append((before, len(reader.search("common", 1000))))
             return seen

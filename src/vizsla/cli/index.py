@@ -114,17 +114,19 @@ def index(
 
 
 def _model_of_language(language: str, sources: list[Source]) -> Model:
-    """BM25 for a language, for several, or for those that some of the documents are in."""
-    from vizsla.models import detect_model, language_model, languages_named
+    """BM25 for a language, for several, for those that some of the documents are in, or for source code."""
+    from vizsla.models import BM25, detect_model, language_model, languages_named
 
     if language != "auto":
         return language_model(languages_named(language))
+    formats = [part.format for source in sources for part in source.parts]
+    if 2 * formats.count("code") > len(formats):
+        of = f"{formats.count('code'):,} of {len(formats):,} files are source code"
+        console.remark(f"{of}: analysed by code, names by their parts; --language or --model changes this")
+        return BM25(analyzer="code")
     detected = detect_model(document.content for source in sources for document in source.sample())
     if detected.remark:
         console.remark(detected.remark)
-    formats = [part.format for source in sources for part in source.parts]
-    if 2 * formats.count("code") > len(formats):
-        console.remark('most of these files are source code; --model "bm25(analyzer=code)" finds names by their parts')
     return detected.model
 
 

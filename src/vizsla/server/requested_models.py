@@ -100,7 +100,7 @@ class RequestedModels:
             general = general_augmenter()
             if any(general.problem(bm25) is None for bm25 in own):
                 names.append(GENERAL)
-        return names
+        return list(dict.fromkeys(names))
 
     def _made(self, text: str | None, weights: tuple[float, ...] | None, expand: str | None) -> Model:
         model = self.own
