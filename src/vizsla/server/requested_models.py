@@ -81,7 +81,8 @@ class RequestedModels:
         offered = {self.own.name: "The model of this index."}
         parts = self.own.parts
         if len(parts) > 1:
-            offered |= {p.component.name: f"Only the part {p.component.name}." for p in parts}
+            searched = (part.component.name for part in parts if not part.component.reads_documents)
+            offered |= {name: f"Only the part {name}." for name in searched}
         for part in parts:
             if isinstance(part.component, BM25) and part.component.name in MODELS:
                 name = part.component.name

@@ -25,6 +25,7 @@ from vizsla.backends.qdrant.writer import QdrantWriter
 from vizsla.datasets import RawLines
 from vizsla.errors import CollectionError, UncommittedChangesWarning, UnsupportedError, VizslaError
 from vizsla.index import Added, Facets, Highlighter, Suggestion, TermStatistics, Updated
+from vizsla.index.creation import check_documents_read
 from vizsla.index.search.plan import SearchOptions
 from vizsla.index.search.similar import query_like, without_itself
 from vizsla.index.view import SearchableCollection
@@ -109,6 +110,7 @@ class QdrantIndex(SearchableCollection):
         """
         where = Address.parse(address) if isinstance(address, str) else address
         chosen = parse_model(model) if isinstance(model, str) else check_model(model)
+        check_documents_read(chosen, None)
         asked = connection or Connection(where.servers, **options)
         try:
             create_generation(asked, where.name, chosen, overwrite=overwrite, shards=shards, replicas=replicas)

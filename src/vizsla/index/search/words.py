@@ -100,8 +100,8 @@ class PhraseFinder:
 
     def _in_texts(self, segment: int, rows: np.ndarray, pattern: PhrasePattern) -> np.ndarray:
         numbers = self._snapshot.segments[segment].numbers[rows].tolist()
-        documents = self._snapshot.documents.by_number(numbers)
-        sequences = self._encoder.encode([documents[n].content for n in numbers])
+        contents = self._snapshot.documents.read_by_models(numbers)
+        sequences = self._encoder.encode([contents[n] for n in numbers])
         return rows_with_phrase(sequences, np.arange(len(rows)), pattern)
 
 

@@ -114,18 +114,19 @@ class Analyst:
                 raise refusal(f"the document {document.id!r} {problem}", document.origin)
         storable = given if skipped is None else self._storable(given, skipped)
         documents = last_of_each(storable)
-        stored = documents
+        stored = read = [d.with_fields(fields) for d in documents]
         if self._splitter is not None:
-            stored = [p for d in documents for p in self._splitter.passages(d)]
-        stored = [d.with_fields(fields) for d in stored]
+            cut = [(d, list(self._splitter.passages(d))) for d in documents]
+            stored = [p.with_fields(fields) for _, passages in cut for p in passages]
+            read = [p.with_fields(fields) for d, passages in cut for p in self._splitter.read(d, passages)]
         return AnalysedBatch(
             os.getpid(),
             False,
             [d.id for d in documents],
             [d.origin for d in documents],
             [self._row(d) for d in stored],
-            [encoder.encode(stored) for encoder in encoders],
-            frozenset(name for name in fields if any(name in d.content for d in stored)),
+            [encoder.encode(read) for encoder in encoders],
+            frozenset(name for name in fields if any(name in d.content for d in read)),
             len(storable) - len(documents),
             skipped,
         )

@@ -12,9 +12,11 @@ import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from vizsla.datasets import Splitter
 from vizsla.engine import (
     HOLE,
     DamagedSegmentError,
@@ -59,6 +61,7 @@ class Compaction:
         positions: bool,
         deleted: np.ndarray,
         opened: OpenSegments,
+        splitter: Splitter | None,
     ) -> None:
         """`deleted`: the insertion numbers of the documents that this commit deletes, ascending."""
         self._path = path
@@ -79,6 +82,7 @@ class Compaction:
         self.leaves_files = False
         """Whether this commit leaves files behind that no commit refers to."""
         self._positions = positions
+        self._splitter = splitter
         self._builders: dict[int, SequenceBuilder] = {}
         self._has_vectors = not all(isinstance(part.component, SparseComponent) for part in model.parts)
         before = [entry.segment for entry in self._entries] if self._has_vectors else []
@@ -242,10 +246,10 @@ class Compaction:
         files = entry.files
         for space, (_, component) in enumerate(self._model.parts):
             bm25 = bm25_of(component)
-            if bm25 is None or f"{segment_files.SEQUENCES}{space}" in files:
+            if bm25 is None or bm25.reads_documents or f"{segment_files.SEQUENCES}{space}" in files:
                 continue
             if space not in self._builders:
-                self._builders[space] = SequenceBuilder(self._path, self._db, space, bm25)
+                self._builders[space] = SequenceBuilder(self._path, self._db, space, bm25, self._splitter)
             pieces = self._builders[space].sequences(entry.segment)
             with segment_files.writing_files(self._path, entry.name) as folder:
                 files = files | segment_files.write_sequences(folder, f"{space}-{self._generation}", space, pieces)
@@ -289,9 +293,10 @@ _BATCH = 2000  # documents that are read at once
 class SequenceBuilder:
     """Reads the stored texts of documents and gives their terms by the numbers of the index."""
 
-    def __init__(self, path: Path, db: sqlite3.Connection, space: int, bm25: BM25) -> None:
+    def __init__(self, path: Path, db: sqlite3.Connection, space: int, bm25: BM25, splitter: Splitter | None) -> None:
         self._path = path
         self._db = db
+        self._splitter = splitter
         self._space = space
         self._encoder = SequenceEncoder(bm25)
         self._reads_all = bm25.reads_every_document
@@ -301,12 +306,22 @@ class SequenceBuilder:
         """The term sequences of a segment's documents, some documents at a time; deleted ones have none."""
         for a in range(0, len(segment), _BATCH):
             numbers = segment.numbers[a : a + _BATCH].tolist()
-            rows = self._db.execute(
-                "SELECT number, fields FROM contents WHERE number BETWEEN ? AND ?", (numbers[0], numbers[-1])
-            )
-            contents = {number: stored_fields(fields, self._path) for number, fields in rows}
+            contents = self._contents(numbers[0], numbers[-1])
             encoded = self._encoder.encode([contents.get(number, {}) for number in numbers])
             yield TermSequences(self._renumbered(encoded.numbers), encoded.starts)
+
+    def _contents(self, first: int, last: int) -> dict[int, Mapping[str, Any]]:
+        """What models read of stored documents; of passages also the headings above them, which are in the metadata."""
+        if self._splitter is None:
+            rows = self._db.execute("SELECT number, fields FROM contents WHERE number BETWEEN ? AND ?", (first, last))
+            return {number: stored_fields(fields, self._path) for number, fields in rows}
+        columns, table = "number, fields, metadata", "contents LEFT JOIN documents USING (number)"
+        found = self._db.execute(f"SELECT {columns} FROM {table} WHERE number BETWEEN ? AND ?", (first, last))
+        contents = {}
+        for number, fields, metadata in found:
+            stored = stored_fields(metadata or "{}", self._path)
+            contents[number] = self._splitter.headed({**stored, **stored_fields(fields, self._path)})
+        return contents
 
     def _renumbered(self, numbers: np.ndarray) -> np.ndarray:
         """Terms by the numbers of the index, given those of the lexicon."""
