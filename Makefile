@@ -20,6 +20,9 @@ ifeq ($(shell uname -sm),Linux aarch64)
 FRAMEWORKS := haystack,ir-datasets,langchain,llama-index
 endif
 
+SCHEMATHESIS := .venv-schemathesis
+SCHEMATHESIS_READY := $(SCHEMATHESIS)/.ready
+
 RELEASE := .venv-release
 RELEASE_READY := $(RELEASE)/.ready
 
@@ -35,7 +38,7 @@ endif
 # Two processes; a file of tests stays with one of them, which then makes its fixtures once.
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo kernels reproduce-tiny dist smoke test snapshots browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation bench-paper-scale clean backup-crash cluster-crash query-fuzz hostile
+.PHONY: demo kernels reproduce-tiny dist smoke test snapshots browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation bench-paper-scale clean backup-crash cluster-crash query-fuzz hostile schemathesis
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -115,6 +118,15 @@ crash: $(READY)
 # Backups beside writers that are killed at random moments, 50 times: what is restored must be a commit.
 backup-crash: $(READY)
 	$(BIN)/python tests/backup_crash.py $(OPTIONS)
+
+# Schemathesis over all routes of the API, in an environment of its own. Some ten minutes.
+schemathesis: $(READY) $(SCHEMATHESIS_READY)
+	PYTHONPATH=tests $(BIN)/python tests/schemathesis_api.py --schemathesis $(SCHEMATHESIS)/bin/schemathesis $(OPTIONS)
+
+$(SCHEMATHESIS_READY):
+	@test -x $(SCHEMATHESIS)/bin/python || $(PYTHON) -m venv $(SCHEMATHESIS)
+	@$(SCHEMATHESIS)/bin/pip install -q --disable-pip-version-check schemathesis==4.32.5
+	@touch $@
 
 # Random lives of collections: 100,000 results of searches against the definition of the query language, and garbage.
 # About 20 minutes.

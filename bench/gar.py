@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--field", default="generated")
     parser.add_argument("--limit", type=int, default=None)
     options = parser.parse_args()
-    texts, answers = read_questions(options.questions)
+    texts, answers, _ = read_questions(options.questions)
     asked = dict(list(texts.items())[: options.limit])
     with tempfile.TemporaryDirectory() as folder, Index.open(options.index) as index:
         systems = {"bm25": index}

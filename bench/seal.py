@@ -27,6 +27,7 @@ import numpy as np
 
 from vizsla.datasets import Document, Source, read_questions
 from vizsla.engine import CollectionNgrams
+from vizsla.engine.suffix_array import FIRST
 from vizsla.evaluation import answer_accuracy
 from vizsla.index import Index
 from vizsla.models import BM25, Seal, parse_expander
@@ -44,6 +45,10 @@ def peak_megabytes() -> float:
 
 
 def build(options: argparse.Namespace) -> None:
+    if options.folder.exists():
+        print(f"{options.folder} is there already")
+        with Index.open(options.folder) as index:
+            return ask(index)
     documents: Iterator[Document] = islice(Source.find(options.corpus).documents(), 0, options.documents, options.every)
     before, began, used = peak_megabytes(), time.perf_counter(), time.process_time()
     with Index.create(options.folder, BM25() + Seal(options.generator)) as index:
@@ -58,7 +63,7 @@ def build(options: argparse.Namespace) -> None:
         index.compact()
         print(f"compacted into one segment in {time.perf_counter() - began:.0f} s, {peak_megabytes():,.0f} MB at most")
     with Index.open(options.folder) as index:
-        ask(index)
+        return ask(index)
 
 
 def ask(index: Index) -> None:
@@ -67,9 +72,12 @@ def ask(index: Index) -> None:
     ngrams = CollectionNgrams(arrays, [None] * len(arrays), sum(len(a.tokens) for a in arrays))
     rng, size = np.random.default_rng(0), 1 + max(int(array.tokens.max()) for array in arrays)
     for length in LENGTHS:
-        tokens = [arrays[i].tokens for i in rng.integers(len(arrays), size=NGRAMS).tolist()]
-        starts = [int(rng.integers(len(some) - length)) for some in tokens]
-        rows = [np.array(some[a : a + length], np.int64) for some, a in zip(tokens, starts, strict=True)]
+        rows: list[np.ndarray] = []
+        while len(rows) < NGRAMS:
+            tokens = arrays[int(rng.integers(len(arrays)))].tokens
+            start = int(rng.integers(len(tokens) - length))
+            row = np.array(tokens[start : start + length], np.int64)
+            rows += [row] if row.min() >= FIRST else []
         began = time.perf_counter()
         places = [ngrams.find(row) for row in rows]
         found = time.perf_counter()
@@ -107,7 +115,7 @@ class Remembering(TextGenerator):
 
 
 def questions(options: argparse.Namespace) -> None:
-    texts, answers = read_questions(options.questions)
+    texts, answers, _ = read_questions(options.questions)
     asked = dict(islice(texts.items(), options.first, options.first + options.limit))
     seal = Seal(options.generator, beam=options.beam, ngram_length=options.ngram_length)
     assert seal.opened is not None
@@ -127,7 +135,7 @@ def questions(options: argparse.Namespace) -> None:
         print(f"{'system':<50} {heads}")
         for name, (model, combine) in systems.items():
             began, wrote = time.perf_counter(), remembering.seconds
-            run = index.with_model(model).run(asked, max(DEPTHS), combine=combine)
+            run = index.with_model(model, combine=combine).run(asked, max(DEPTHS))
             seconds = time.perf_counter() - began - (remembering.seconds - wrote)
             figures = answer_accuracy(index, asked, answers, DEPTHS, run=run)
             cells = " ".join(f"{figures[f'Acc@{k}']:8.4f}" for k in DEPTHS)

@@ -35,6 +35,7 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1360, "height": 860}, device_scale_factor=1)
         page.goto(f"{url}/?{urlencode(SEEN)}")
         page.get_by_text("overlap@10").wait_for()
+        page.locator("#count").get_by_text(re.compile(" of .* results")).wait_for()  # counted after the results
         page.wait_for_timeout(500)
         page.screenshot(path=PICTURE)
         browser.close()

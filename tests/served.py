@@ -151,7 +151,7 @@ def running(*arguments: object, env: Mapping[str, str] | None = None) -> Iterato
         url = ""
         for line in process.stderr:
             log.append(line)
-            if found := re.match(r"Serving (http\S+)", line):
+            if found := re.search(r"Serving (http\S+)", line):
                 url = found[1]
                 break
         assert url, "".join(log)

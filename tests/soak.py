@@ -2,12 +2,13 @@
 
     python tests/soak.py --minutes 30
 
-Builds an index, serves it with two workers and --write, and lets several clients search, filter, explain, count,
-judge, write, commit, send garbage and hang up, all at random. Every answer must have a status that its request may
-have, and searches for known documents must find them. The memory, the open files and the threads of every worker are
-looked at every 10 seconds. Ends with a summary, and with 1 if something was wrong: an answer nobody expected, a worker
-that died, or memory of its own (not of mapped files) that grew by more than --bound MB a worker after the warm-up,
-which is the first fifth of the time.
+Builds an index, serves it with two workers, --write and --collections, and lets several clients search, filter,
+explain, count, judge, write, commit, create, fill and delete collections, send garbage and hang up, all at random.
+Every answer must have a status that its request may have, and searches for known documents must find them. The memory,
+the open and mapped files and the threads of every worker, and all files on the disk, are looked at every 10 seconds.
+Ends with a summary, and with 1 if something was wrong: an answer nobody expected, a worker that died, or memory of its
+own (not of mapped files) that grew by more than --bound MB a worker after the warm-up, which is the first fifth of the
+time; so for open files, mapped files, threads and the disk.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
@@ -35,6 +37,7 @@ class Sample:
     own: float
     resident: float
     files: int
+    maps: int
     threads: int
 
     @classmethod
@@ -42,21 +45,33 @@ class Sample:
         lines = Path(f"/proc/{process}/status").read_text().splitlines()
         facts = {name: value.split()[0] for name, _, value in (line.partition(":") for line in lines) if value.split()}
         files = len(list(Path(f"/proc/{process}/fd").iterdir()))
-        return cls(int(facts["RssAnon"]) / 1024, int(facts["VmRSS"]) / 1024, files, int(facts["Threads"]))
+        maps = Path(f"/proc/{process}/maps").read_text().count("\n")
+        return cls(int(facts["RssAnon"]) / 1024, int(facts["VmRSS"]) / 1024, files, maps, int(facts["Threads"]))
+
+
+def on_disk(folder: Path) -> float:
+    """The megabytes of all files in a folder, in blocks that they take."""
+    total = 0
+    for file in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += file.lstat().st_blocks * 512
+    return total / 1e6
 
 
 class Watch(threading.Thread):
     """Looks at all workers every few seconds."""
 
-    def __init__(self, server: Running, every: float) -> None:
+    def __init__(self, server: Running, folder: Path, every: float) -> None:
         super().__init__(daemon=True)
-        self._server, self._every = server, every
+        self._server, self._folder, self._every = server, folder, every
+        self.disk: list[float] = []
         self.samples: dict[int, list[Sample]] = {process: [] for process in server.workers()}
         self.died: set[int] = set()
         self.stopped = threading.Event()
 
     def run(self) -> None:
         while not self.stopped.wait(self._every):
+            self.disk.append(on_disk(self._folder))
             for process, samples in self.samples.items():
                 try:
                     samples.append(Sample.take(process))
@@ -72,21 +87,30 @@ class Watch(threading.Thread):
             if len(after) < 2:
                 found.append(f"worker {process} was not looked at often enough; take more minutes")
                 continue
-            for name, most in (("own", bound), ("files", 20), ("threads", 4)):
+            for name, most in (("own", bound), ("files", 20), ("maps", 150), ("threads", 4)):
                 first, last = (median(getattr(s, name) for s in some) for some in (after[:part], after[-part:]))
                 if last - first > most:
                     found.append(f"worker {process}: {name} grew from {first:.0f} to {last:.0f}")
+        after_warm_up = self.disk[len(self.disk) // 5 :]
+        part = max(len(after_warm_up) // 10, 1)
+        first, last = median(after_warm_up[:part]), median(after_warm_up[-part:])
+        if last - first > bound:
+            found.append(f"the disk: from {first:.0f} to {last:.0f} MB")
         return found
 
     def table(self) -> str:
-        lines = ["worker     own MB: after warm-up, last, most    with mapped files    files    threads"]
+        lines = [
+            "worker     own MB: after warm-up, last, most    with mapped files    files    maps: first, last    threads"
+        ]
         for process, samples in self.samples.items():
-            after = samples[len(samples) // 5 :] or [Sample(0, 0, 0, 0)]
+            after = samples[len(samples) // 5 :] or [Sample(0, 0, 0, 0, 0)]
             own = [sample.own for sample in after]
             lines.append(
                 f"{process:<10} {own[0]:8.1f} {own[-1]:8.1f} {max(own):8.1f} {after[-1].resident:24.1f} "
-                f"{after[-1].files:12} {after[-1].threads:8}"
+                f"{after[-1].files:12} {after[0].maps:10} {after[-1].maps:8} {after[-1].threads:8}"
             )
+        disk = self.disk[len(self.disk) // 5 :]
+        lines.append(f"\ndisk MB: after warm-up {disk[0]:.1f}, last {disk[-1]:.1f}, most {max(disk):.1f}")
         return "\n".join(lines)
 
 
@@ -109,10 +133,12 @@ def soak(folder: Path, options: argparse.Namespace) -> list[str]:
     key = secrets.token_hex(16)
     keys = folder / "keys"
     keys.touch(0o600)
-    keys.write_text(f"write {key}\nread {secrets.token_hex(16)}\n")
+    keys.write_text(f"admin {key}\nread {secrets.token_hex(16)}\n")
     findings = Findings()
-    with running(folder / "soak.index", "--workers", options.workers, "--write", "--keys", keys, "--quiet") as server:
-        watch = Watch(server, options.every)
+    collections = ("--collections", folder / "collections")
+    given = ("--workers", options.workers, "--write", "--keys", keys, "--quiet", *collections)
+    with running(folder / "soak.index", *given) as server:
+        watch = Watch(server, folder, options.every)
         watch.start()
         began = time.monotonic()
         until = began + 60 * options.minutes

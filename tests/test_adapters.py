@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from test_forking import fork
 from vizsla import BM25, BeirDataset, Document, Filter, Hit, Index, VizslaError, read_documents
 from vizsla.adapters.common import CollectionSearch, opened, text_and_metadata
 from vizsla.adapters.filters import haystack_condition, llama_index_condition
@@ -259,3 +261,23 @@ def test_where_a_store_is(tmp_path: Path) -> None:
         with pytest.raises(VizslaError):
             Store(wrong, "bm25")  # type: ignore[arg-type]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["auto", "i", "other"]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(folder: Path) -> None:
+    store, held, go_on = Store(folder), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with store.turns:
+            held.set()
+            go_on.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(60)
+    assert fork(lambda: store.delete(["1", "none"])) == "1"
+    go_on.set()
+    thread.join()
+    store.collection.refresh()
+    assert len(store) == 4
+    store.collection.close()

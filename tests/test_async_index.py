@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import vizsla.index.async_index as async_index
+from test_forking import fork
 from vizsla import AsyncCollection, AsyncIndex, Index, VizslaError, stopping
 from vizsla.errors import CollectionError, StoppedError, UncommittedChangesWarning
 from vizsla.index import Added
@@ -222,6 +224,31 @@ def test_opening_and_closing(tmp_path: Path) -> None:
                 await writer.__aexit__(None, None, None)
         with pytest.raises(VizslaError, match="expected a Collection"):
             AsyncIndex.of("my.index")  # type: ignore[arg-type]
+
+    asyncio.run(main())
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_child_has_threads_of_its_own(folder: Path) -> None:
+    index = asyncio.run(AsyncIndex(folder).open())
+    assert asyncio.run(index.count()) == 5  # in a thread that a child does not have
+    assert fork(lambda: asyncio.run(index.search("word1")).ids) == "['1']"
+    assert asyncio.run(index.search("word1")).ids == ["1"]
+    asyncio.run(index.close())
+
+
+def test_copies_for_worker_processes(folder: Path) -> None:
+    async def main() -> None:
+        index = AsyncIndex(folder, memory=1 << 22, refresh_every=0)
+        unopened = pickle.dumps(index)
+        await index.open()
+        for pickled in (unopened, pickle.dumps(index)):
+            async with pickle.loads(pickled) as again:
+                assert (await again.search("word1")).ids == ["1"]
+                assert (again._collection.memory, again._collection.refresh_every) == (1 << 22, 0)
+        await index.close()
+        with pytest.raises(CollectionError, match="the index has been closed"):
+            pickle.dumps(index)
 
     asyncio.run(main())
 

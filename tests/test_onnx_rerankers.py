@@ -6,6 +6,7 @@ import json
 import pickle
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from onnx import TensorProto
 from conftest import Cli
 from onnx_cross import WORDS, by_hand, quantise, save_network, save_tokenizer
 from vizsla import Index, RerankedRetriever, Reranker, VizslaError
+from vizsla.cache import file_digest
+from vizsla.neural.checkpoints import packages
 from vizsla.neural.checkpoints.packages import CROSS_ENCODER, package_of
 from vizsla.neural.onnx_pairs import OnnxPairSession
 from vizsla.recipes import check, load_recipe
@@ -176,6 +179,10 @@ def test_a_package_of_weights_is_found_by_name(folder: Path, tmp_path: Path, mon
     (tmp_path / package.module / "__init__.py").write_text("raise ImportError('only its files are read')")
     assert package.path() is None
     shutil.copytree(folder, tmp_path / package.module / package.folder)
+    with pytest.raises(VizslaError, match="a file of this model has changed"):
+        Reranker.open(f"cross-encoder/{CROSS_ENCODER}")
+    here = {name: file_digest(folder / name) for name in package.sha256}
+    monkeypatch.setattr(packages, "_PACKAGES", (replace(package, sha256=here),))
     reranker = Reranker.open(f"cross-encoder/{CROSS_ENCODER}")
     assert reranker.name == CROSS_ENCODER
     assert reranker.network == Reranker.open(folder).network

@@ -53,6 +53,7 @@ MIXED = [
         "text": ["كلب يشير إلى الطيور وينتظر. ", "A dog that points and waits. "][i % 2] * 9,
         "colour": None if i % 2 else ["brown", "white"][i % 4 // 2],
         "price": 9.5 + 7 * i % 11,
+        "open access": ["yes", "no"][i % 4 // 2],
     }
     for i in range(12)
 ]
@@ -564,6 +565,7 @@ def test_results_are_sorted_by_a_field(page: Page) -> None:
     order = page.locator("#sort")
     assert order.locator("option").all_inner_texts() == [
         "Best first", "colour, ascending", "colour, descending", "price, ascending", "price, descending",
+        "open access, ascending", "open access, descending",
     ]  # fmt: skip
     order.select_option("-price")
     dearest = sorted(best, key=lambda name: -MIXED[int(name[1:])]["price"])
@@ -952,6 +954,16 @@ def test_a_title_from_right_to_left_begins_where_its_text_does(page: Page) -> No
     wait_for(page, "A dog that points", "#results")
     starts = hit.locator("h3, .snippet").evaluate_all("all => all.map((e) => e.getBoundingClientRect().left)")
     assert abs(starts[0] - starts[1]) < 1
+
+
+def test_a_field_with_an_odd_name_is_shown_by_its_name(page: Page) -> None:
+    page.goto("?index=mixed&q=dog")
+    page.locator(".facet legend", has_text="open access").wait_for()
+    assert "open access" in page.locator(".facet legend").all_inner_texts()
+    page.locator(".chip", has_text="open access").first.get_by_role("button", name="yes").click()
+    wait_for(page, "3 results")
+    assert page.inner_text(".active-chip") == "open access: yes"
+    assert page.locator(".facet-value[aria-pressed=true]").inner_text().split() == ["yes", "3"]
 
 
 def test_a_field_without_values_among_the_results_is_not_shown(page: Page) -> None:

@@ -60,6 +60,25 @@ def test_why_with_a_learned_model(browser: Browser, tmp_path: Path) -> None:
         assert page.locator("#unknown b").all_inner_texts() == ["“which”", "“zyxgame”"]
 
 
+def test_a_snippet_shows_what_a_learned_model_added(browser: Browser, tmp_path: Path) -> None:
+    folder = build(tmp_path / "x.index", DOCUMENTS, parse_model("vizsla-sparse"))
+    with (
+        served({"x": folder}, limits=SLOW, expanders={"rm3": "rm3(documents=3)"}) as client,
+        opened(browser, client.url + "/") as page,
+    ):
+        page.goto("?q=puppies")
+        snippets = page.locator(".snippet")
+        snippets.nth(2).wait_for()
+        assert {mark.lower() for mark in snippets.locator("mark").all_inner_texts()} >= {"dog", "dogs"}
+        page.fill("#query", "birds")
+        page.keyboard.press("Enter")
+        page.wait_for_function("() => document.querySelector('.snippet mark')?.innerText === 'birds'")
+        assert page.locator(".hit[data-id='1'] mark").all_inner_texts() == ["birds"], "words that were typed come first"
+        page.locator(".picker").click()
+        expanders = page.locator(".segment[aria-label='Query expansion'] button").all_inner_texts()
+        assert expanders.count("rm3") == 1, "a name of the server's own is offered once"
+
+
 def test_a_condition_is_wrong_in_its_own_place(browser: Browser, tmp_path: Path) -> None:
     folder = build(tmp_path / "x.index", DOCUMENTS)
     with served({"x": folder}, limits=SLOW) as client, opened(browser, client.url + "/") as page:

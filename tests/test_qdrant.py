@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from itertools import islice
 from pathlib import Path
 
@@ -108,6 +109,24 @@ def test_a_wrong_document_changes_nothing(where: str) -> None:
         index.commit()
         assert sorted((d.id, d["text"]) for d in index.documents()) == [("1", "a dog"), ("5", "near")]
         assert [h.id for h in index.search("far")] == []
+
+
+def test_a_copy_is_opened_again(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QDRANT_API_KEY", "secret of the environment")
+    with QdrantIndex.create(where) as index:
+        index.add(documents(5))
+        index.commit()
+        index.add(documents(9))
+        pickled = pickle.dumps(index)
+        assert b"secret" not in pickled
+        with pickle.loads(pickled) as again, pickle.loads(pickle.dumps(index.with_model("2 * bm25"))).index as view:
+            assert (len(again), len(view)) == (5, 5)
+            assert again.search("word1") == index.search("word1")
+            again.delete("d1")
+            again.commit()
+        index.rollback()
+        index.refresh()
+        assert len(index) == 4
 
 
 def test_uncommitted_changes_are_told(where: str) -> None:

@@ -303,18 +303,15 @@ def odds(after: float, before: float) -> float:
 def test_mistakes_are_told(tmp_path: Path, causal: Path) -> None:
     with pytest.raises(VizslaError, match="no generator of n-grams comes with Vizsla; train one"):
         parse_model("seal")
-    for options in ({"beam": 0}, {"ngram_length": 65}, {"exponent": 0.0}, {"overlap": 1.5}):
+    for options in ({"beam": 0}, {"beam": 1001}, {"ngram_length": 65}, {"exponent": 0.0}, {"overlap": 1.5}):
         with pytest.raises(VizslaError, match="seal needs a"):
             Seal(str(causal), **options)  # type: ignore[arg-type]
     model = Seal(str(causal))
     with pytest.raises(VizslaError, match="it needs an index and has no vectors"):
         model.encode_queries(["dog"], model.statistics(DOCUMENTS))
     folder = tiny_causal(tmp_path / "g")  # as it comes, a generator writes queries
-    with Index.create(tmp_path / "i", Seal(str(folder))) as index:
-        index.add(DOCUMENTS)
-        index.commit()
-        with pytest.raises(InputError, match="this generator reads a document"):
-            index.search("dog")
+    with pytest.raises(InputError, match="this generator reads a document, and seal needs one that reads a question"):
+        Index.create(tmp_path / "i", Seal(str(folder)))
     with pytest.raises(InputError, match="this generator writes n-grams, not texts"):
         GAR(generator=str(causal)).augmented(["dog"])
 

@@ -50,6 +50,7 @@ def dataset(tmp_path: Path) -> BeirDataset:
 @pytest.fixture(scope="module", params=[tiny_causal, tiny_seq2seq])
 def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = request.param(tmp_path_factory.mktemp("base"), scale=1)
+    (folder / "generator.json").write_text(json.dumps({"task": NGRAMS, "length": 60, "prompt": "\nPassage:"}))
     return folder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import threading
@@ -13,7 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from served import Client, build, running, served
-from vizsla import VizslaError
+from vizsla import AsyncRemoteIndex, RemoteIndex, VizslaError
 from vizsla.index import verify
 from vizsla.server.collections import CollectionsFolder
 from vizsla.server.settings import Keys, Quotas, Settings, read_settings
@@ -322,3 +323,40 @@ def _target(link: Path) -> str:
         return str(link.readlink())
     except OSError:
         return ""
+
+
+# Clients
+
+
+def test_the_clients(client: Client) -> None:
+    address = f"{client.url}/dogs"
+    with RemoteIndex.create(address, description="Dogs.", positions=True) as index:
+        index.add(DOGS)
+        index.commit()
+        assert index.search("dog").ids == ["1"]
+        assert index.configure(read_only=True) == {
+            "description": "Dogs.", "read_only": True, "documents": None, "bytes": None,
+        }  # fmt: skip
+        with pytest.raises(VizslaError, match="is read-only"):
+            index.add(DOGS)
+        with RemoteIndex.create(address, description="Dogs.", positions=True, read_only=True) as again:
+            assert len(again) == 2
+        with pytest.raises(VizslaError, match="created in another way"):
+            RemoteIndex.create(address, positions=False)
+        with pytest.raises(VizslaError, match="cannot be the name of a collection"):
+            RemoteIndex.create(f"{client.url}/Dogs")
+        index.drop()
+        with pytest.raises(VizslaError, match="there is no index 'dogs' here"):
+            index.search("dog")
+
+    async def main() -> None:
+        async with await AsyncRemoteIndex.create(address, passages=20) as index:
+            await index.add(DOGS)
+            await index.commit()
+            assert (await index.search("dog")).ids == ["1"]
+            assert (await index.configure(documents=5))["documents"] == 5
+            await index.drop()
+            with pytest.raises(VizslaError, match="there is no index 'dogs' here"):
+                await index.count()
+
+    asyncio.run(main())

@@ -260,6 +260,25 @@ def test_the_clients(client: Client, tmp_path: Path) -> None:
     assert asyncio.run(main()) == [["3"], {"text": "a cat", "lang": "en"}]
 
 
+def test_deleting_by_filter_everywhere(client: Client, tmp_path: Path) -> None:
+    with Index.create(tmp_path / "dogs") as index, index.writer() as writer:
+        writer.add(DOGS)
+        writer.commit()
+        assert writer.delete(filter="year = 1999") == 1
+        writer.commit()
+        assert [document.id for document in index.documents()] == ["2"]
+        for ids, filter in ((None, None), ("1", "year = 1")):
+            with pytest.raises(VizslaError, match="give either the ids of the documents to delete or a filter"):
+                writer.delete(ids, filter=filter)
+    body = {"filter": ['lang = "en"', {"year": 2001}]}
+    assert client.post("/v1/dogs/delete", body).data["deleted"] == 1
+    assert set(stored(client)) == {"1"}
+    nothing: list[Any] = [[], [""], {}, ""]
+    for empty in nothing:
+        assert client.post("/v1/dogs/delete", {"filter": empty}).status == 400
+    assert set(stored(client)) == {"1"}
+
+
 def test_on_the_command_line(cli: Cli, tmp_path: Path) -> None:
     folder, changes = tmp_path / "dogs", tmp_path / "changes.json"
     with Index.create(folder) as index:

@@ -21,6 +21,8 @@ WORDS = [
 ]
 CHANGING = 500
 """How many documents are added, replaced and deleted all the time; the others stay as they are."""
+COLLECTIONS = 6
+"""How many collections are created and deleted all the time."""
 HEADERS = {"content-type": "application/json"}
 
 
@@ -68,6 +70,7 @@ class Visitor:
             "measure": (1, self._measure),
             "write": (6, self._write),
             "commit or compact": (1, self._commit),
+            "collections": (6, self._collections),
             "malformed": (10, self._malformed),
             "hang up": (2, self._hang_up),
         }
@@ -204,6 +207,30 @@ class Visitor:
         path = "commit" if self._rng.random() < 0.9 else "compact"
         return self._expect(self._send("POST", f"/v1/soak/{path}"), 200, 409, 429)
 
+    def _collections(self) -> tuple[int, str | None]:
+        """Collections that come and go, whose documents all clients change; 404: one is not there at the moment."""
+        path = f"/v1/coming{self._rng.randrange(COLLECTIONS)}"
+        numbers = self._rng.sample(range(50), self._rng.randrange(1, 20))
+        lines = "".join(json.dumps(document(n, self._rng)) + "\n" for n in numbers).encode()
+        changes = [{"id": str(n), "year": self._rng.randrange(9), "title": None} for n in numbers]
+        method, path, body, parameters = self._rng.choice(
+            [
+                *[("PUT", path, {"passages": self._rng.choice([None, None, 30])}, {})] * 2,
+                ("DELETE", path, None, {}),
+                ("PATCH", path, {"description": self._words()}, {}),
+                ("GET", path, None, {}),
+                *[("POST", f"{path}/documents", lines, {"commit": self._rng.choice(["true", "false"])})] * 2,
+                ("PATCH", f"{path}/documents", changes, {"commit": self._rng.choice(["true", "false"])}),
+                ("POST", f"{path}/search", {"query": self._words(), "highlight": True}, {}),
+                ("POST", f"{path}/delete", {"filter": self._filter()}, {}),
+                ("PUT", f"{path}/judgements", {"query": "a", "id": str(numbers[0]), "grade": 1}, {}),
+            ]
+        )
+        status, data = self._send(method, path, body, **parameters)
+        if status == 400 and "has the field" in str(data):  # a filter by a field that no document has yet
+            return status, None
+        return self._expect((status, data), 200, 201, 404, 409, 429)
+
     def _malformed(self) -> tuple[int, str | None]:
         """Requests that are refused; what nobody could read as one may also end the connection."""
         if self._rng.random() < 0.3:
@@ -219,7 +246,8 @@ class Visitor:
                 ("POST", "/v1/soak/search", {"query": "x" * 100_000}, {}, (400,)),
                 ("POST", "/v1/soak/search", b"\xff" * 1000, {}, (400,)),
                 ("POST", "/v1/soak/documents", b'{"id": "a", "text": "b"}\n{"id"', {}, (400,)),
-                ("DELETE", "/v1/soak", None, {}, (405,)),
+                ("DELETE", "/v1/soak", None, {}, (403,)),
+                ("PUT", "/v1/..%2fsoak", {}, {}, (400, 404)),
                 ("GET", "/v1/soak/doc/none", None, {}, (404,)),
                 ("GET", "/" + "x" * 2000, None, {}, (404,)),
             ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -122,3 +123,31 @@ def test_a_cluster_is_a_retriever_like_any_other(pets: Index, tmp_path: Path) ->
         assert [d.id for d in VizslaRetriever(retriever=where).invoke(QUERY)] == expected
         assert [n.node.node_id for n in NodeRetriever(where).retrieve(QUERY)] == expected
         assert [d.id for d in Component(where).run(query=QUERY)["documents"]] == expected
+
+
+def test_a_cluster_is_a_store_like_any_other(tmp_path: Path) -> None:
+    pytest.importorskip("haystack")
+    pytest.importorskip("qdrant_client")
+    from haystack import Document
+    from haystack.document_stores.types import DuplicatePolicy
+
+    from qdrant_server import address, nodes
+    from vizsla.adapters.haystack import VizslaDocumentStore
+    from vizsla.backends.qdrant import QdrantIndex
+
+    documents = [Document(id=str(n), content=f"Dog {n}.", meta={"n": n, "name": "x"}) for n in range(4)]
+    with nodes(tmp_path / "cluster") as running:
+        QdrantIndex.create(where := address(running, "stored")).close()
+        store = VizslaDocumentStore(where)
+        assert store.filter_documents("n = 1") == []
+        assert store.write_documents(documents) == 4
+        assert store.write_documents(documents, DuplicatePolicy.SKIP) == 0
+        assert store.filter_documents() == documents
+        assert store.update_by_filter("n > 2", {"name": "y"}) == 1
+        assert [document.id for document in store.filter_documents('name = "y"')] == ["3"]
+        assert store.delete_by_filter("n > 2") == store.count_documents_by_filter("n = 0") == 1
+        store.delete_documents(["0", "none"])
+        assert pickle.loads(pickle.dumps(store)).filter_documents() == documents[1:3]
+        store.delete_all_documents()
+        assert store.count_documents() == 0
+        store.collection.close()

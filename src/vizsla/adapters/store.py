@@ -12,6 +12,7 @@ from typing import Any
 from vizsla.adapters.filters import ALL
 from vizsla.errors import UnsupportedError, VizslaError, kind_of
 from vizsla.index import Collection, Index
+from vizsla.index.storage import forking
 from vizsla.index.storage.in_memory import NAME as IN_MEMORY
 from vizsla.index.view import SearchableCollection
 from vizsla.models import Model, parse_model
@@ -41,6 +42,10 @@ class Store:
 
     def __init__(self, collection: Stored, model: Model | str | None = None, *, create: bool = False) -> None:
         self.collection = _opened(collection, model, create=create)
+        self._begin_turns()
+        forking.watch(self, lambda store, _: store._begin_turns())
+
+    def _begin_turns(self) -> None:
         self.turns = threading.RLock()
         """Held by a thread that changes the collection, and by one that looks before it does."""
 

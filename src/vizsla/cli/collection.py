@@ -67,7 +67,8 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     for name, namespace in facts["namespaces"].items():
         count, average = namespace["tokens"], namespace["average_length"]
         dimensions = f", {namespace['dimensions']} dimensions" if namespace["dimensions"] else ""
-        rows.append((f"namespace {name}", f"{count:,} tokens, {average:.1f} a {unit} on average{dimensions}"))
+        own = f"{count:,} tokens, {average:.1f} a {namespace['unit']} on average{dimensions}"
+        rows.append((f"namespace {name}", own))
     rows.append(("postings", f"{facts['postings']:,} in {console.count(facts['segments'], 'segment')}"))
     if (lists := facts["vector_postings"]) is not None:
         rows.append(("vector postings", f"{lists['vectors']:,}, {console.size(lists['bytes'])} in {lists['store']}"))

@@ -146,7 +146,9 @@ def _readable(sources: list[Source], model: Model, splitter: Splitter | None) ->
     """The contents of the future index. Documents that cannot be read are skipped here and refused when added."""
     documents = (d for source in sources for d in source.documents())
     readable = (d for d in documents if model.problem(d.with_fields(model.fields).content) is None)
-    parts = readable if splitter is None else (p for d in readable for p in splitter.passages(d))
+    parts = readable
+    if splitter is not None:
+        parts = (p for d in readable for p in splitter.read(d, list(splitter.passages(d))))
     return [part.with_fields(model.fields).content for part in parts]
 
 

@@ -386,6 +386,9 @@ class PassageOptions:
             "--cut-at", metavar="WAY", help="sentences: end passages at headings, paragraphs, sentences; or words."
         ),
     ] = "sentences"
+    headings: Annotated[
+        bool, typer.Option("--headings/--no-headings", help="Whether models read the headings above a passage.")
+    ] = True
 
     @property
     def splitter(self) -> Splitter | None:
@@ -396,7 +399,7 @@ class PassageOptions:
             if unused := [name for name in given_options(self) if name != "--overlap"]:
                 raise VizslaError(f"{unused[0]} says how passages are cut; say how long they are with --passages")
             return None
-        return Splitter(self.passages, self.overlap, self.unit, self.cut_at)
+        return Splitter(self.passages, self.overlap, self.unit, self.cut_at, self.headings)
 
 
 def given_options(*groups: Any) -> list[str]:

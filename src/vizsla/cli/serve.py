@@ -65,6 +65,9 @@ def serve(
     no_mcp: Annotated[bool, typer.Option("--no-mcp", help="No tools for agents at /mcp.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not log requests.")] = False,
     log_texts: Annotated[bool | None, typer.Option("--log-texts", help="Also log queries and ids.")] = None,
+    log_format: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="text, or json: an object a line; default: text.")
+    ] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings in a TOML file.")] = None,
 ) -> None:
     """Serve indexes: an HTTP API, and a page to search with."""
@@ -92,6 +95,7 @@ def serve(
         "mcp": False if no_mcp else None,
         "access_log": False if quiet else None,
         "log_texts": log_texts,
+        "log_format": log_format,
     }
     _run(read_settings(flags, None if config is None else str(config), os.environ))
 
@@ -110,7 +114,14 @@ def _numbers(option: str, given: str | None) -> dict[str, float]:
 
 def _run(settings: Settings) -> None:
     from vizsla.server.hosting import check_hosting
+    from vizsla.server.logs import json_line
     from vizsla.server.running import bind, serve, url_of
+
+    def say(text: str, **facts: object) -> None:
+        if settings.log_format == "json":
+            typer.echo(json_line("info", {"message": text, **facts}), err=True)
+        else:
+            console.remark(text)
 
     facts = check_hosting(settings)
     opened = bind(settings.host, settings.port)
@@ -118,12 +129,12 @@ def _run(settings: Settings) -> None:
 
     def announce() -> None:
         for name, info in facts.items():
-            console.remark(f"{name}: {console.count(info['documents'], 'document')}, {info['model']}")
-        console.remark(f"Serving {url}  (API: {url}/docs; stop with Ctrl-C)")
+            say(f"{name}: {console.count(info['documents'], 'document')}, {info['model']}", index=name)
+        say(f"Serving {url}  (API: {url}/docs; stop with Ctrl-C)", url=url)
 
     with opened:
         serve(settings, opened, announce)
-    console.remark("Stopped.")
+    say("Stopped.")
 
 
 def mcp(

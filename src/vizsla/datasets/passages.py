@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from numbers import Integral
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from vizsla.described import fields_from_data
 from vizsla.errors import UnknownNameError, VizslaError, kind_of
 from vizsla.runs.documents import Document
-from vizsla.runs.outline import LEVELS, OUTLINE, Heading, Outline
+from vizsla.runs.outline import DOCUMENT_TEXT, LEVELS, OUTLINE, Heading, Outline
 from vizsla.text.sentences import sentence_starts
 from vizsla.text.tokens import word_tokens
 
@@ -46,6 +46,8 @@ class Splitter:
     """What is counted: `words`, or `tokens` of a language model, about (`vizsla.count_tokens`)."""
     at: str = "sentences"
     """Where texts are cut: `sentences`, or `words`, which makes all passages equally long."""
+    headings: bool = True
+    """Whether models read the headings above a passage, behind the title of its document."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.size, int) or not isinstance(self.overlap, int):
@@ -58,13 +60,15 @@ class Splitter:
             raise UnknownNameError("unit of passages", self.unit, UNITS)
         if self.at not in WAYS:
             raise UnknownNameError("way to cut passages", self.at, WAYS)
+        if not isinstance(self.headings, bool):
+            raise VizslaError(f"headings is True or False, not {kind_of(self.headings)}")
 
     @classmethod
     def of(cls, value: Any) -> Splitter:
         """The given splitter, or one for passages of a number of words.
 
         >>> Splitter.of(100)
-        Splitter(size=100, overlap=0, unit='words', at='sentences')
+        Splitter(size=100, overlap=0, unit='words', at='sentences', headings=True)
         """
         if isinstance(value, Splitter):
             return value
@@ -79,7 +83,8 @@ class Splitter:
 
     def __str__(self) -> str:
         overlap = f" that overlap by {self.overlap}" if self.overlap else ""
-        return f"passages of {self.size} {self.unit}{overlap}{', cut at words' if self.at == 'words' else ''}"
+        at = ", cut at words" if self.at == "words" else ""
+        return f"passages of {self.size} {self.unit}{overlap}{at}{'' if self.headings else ', without headings'}"
 
     def passages(self, document: Document) -> Iterator[Document]:
         """The passages of a document, at least one, with all its other fields.
@@ -103,6 +108,35 @@ class Splitter:
                 content[OUTLINE] = known.cut(first, last, before).as_field()
             yield Document(f"{document.id}{MARK}{number}", content, document.origin, document.source_names)
             end = last
+
+    def read(self, document: Document, passages: Sequence[Document]) -> Iterator[Document]:
+        """The passages of a document as models read them.
+
+        The title has the headings above the passage behind it, and the first passage has a field `document_text`: title
+        and text of the whole document.
+
+        >>> text, headings = "Care It needs to run. Every day.", [[0, 1, "Care"]]
+        >>> vizsla = Document("v", {"title": "Vizsla", "text": text, "outline": {"headings": headings}})
+        >>> for passage in Splitter(5).read(vizsla, list(Splitter(5).passages(vizsla))):
+        ...     print(passage["title"], passage.get("document_text"))
+        Vizsla ['Vizsla', 'Care It needs to run. Every day.']
+        ['Vizsla', 'Care'] None
+        """
+        for number, passage in enumerate(passages):
+            content = {name: value for name, value in self.headed(passage.content).items() if name != DOCUMENT_TEXT}
+            if number == 0:
+                parts = [part for name in ("title", "text") for part in _texts_of(document.get(name))]
+                content[DOCUMENT_TEXT] = document.get(DOCUMENT_TEXT, parts)
+            yield replace(passage, content=content)
+
+    def headed(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The fields of a passage as models read them: the title, and the headings above the passage."""
+        outline = Outline.of(content.get(OUTLINE)) if self.headings else None
+        if outline is None or not outline.headings or outline.headings[0].offset >= 0:
+            return content
+        title = _texts_of(content.get("title"))
+        above = [heading.text for heading in outline.headings if heading.offset < 0 and heading.text not in title]
+        return {**content, "title": [*title, *above]} if above else content
 
     def spans(self, text: str, outline: Outline | None = None, overlap: int | None = None) -> list[tuple[int, int]]:
         """Where the passages of a text begin and end. The first begins and the last ends with the text.
@@ -204,6 +238,12 @@ class _Places:
             if self.qualities[number] >= _HEADING:
                 break
         return place
+
+
+def _texts_of(value: object) -> list[str]:
+    """A text, or the texts of a list, without empty ones."""
+    values = value if isinstance(value, list) else [value]
+    return [text for text in values if isinstance(text, str) and text]
 
 
 def _joined_outline(outlines: Sequence[Outline], lengths: Sequence[int]) -> Outline:

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -18,6 +19,7 @@ from vizsla.index.async_collection import AsyncCollection, AsyncCollectionView
 from vizsla.index.collection import Collection, CollectionView
 from vizsla.index.index import Index
 from vizsla.index.search.plan import ModelFreeOptions
+from vizsla.index.storage import forking
 from vizsla.index.writing.transaction import Added
 from vizsla.index.writing.writer import DEFAULT_MEMORY
 from vizsla.models import Model
@@ -33,9 +35,13 @@ _WAIT = 0.2  # seconds after which a thread that waits for documents looks wheth
 
 
 class _Threads:
-    """The threads in which the methods of one collection run."""
+    """The threads in which the methods of one collection run. A forked child, which inherits none, gets its own."""
 
     def __init__(self) -> None:
+        self._start()
+        forking.watch(self, lambda threads, _: threads._start())
+
+    def _start(self) -> None:
         self._pool = ThreadPoolExecutor(min(32, (os.cpu_count() or 1) + 4), thread_name_prefix="vizsla")
 
     async def run(self, call: Callable[..., T], /, *arguments: Any, **options: Any) -> T:
@@ -99,7 +105,8 @@ class AsyncIndex(AsyncCollection):
 
     The arguments are those of `Index.open`, and the methods those of `Collection`. They run in threads, and several
     searches at a time. A search whose task is cancelled, as by `asyncio.timeout`, is stopped. A change goes on to its
-    end; only an `add` that waits for an asynchronous iterable stops, and adds nothing.
+    end; only an `add` that waits for an asynchronous iterable stops, and adds nothing. Pickled, it is what it was: not
+    open yet, or open, as an `Index` is.
     """
 
     def __init__(
@@ -111,7 +118,7 @@ class AsyncIndex(AsyncCollection):
         refresh_every: float | None = None,
     ) -> None:
         self.name = str(path)
-        self._open = lambda: Index.open(path, memory=memory, device=device, refresh_every=refresh_every)
+        self._open = partial(Index.open, path, memory=memory, device=device, refresh_every=refresh_every)
         self._collection: Collection | None = None
         self._threads = _Threads()
         self._closed = False
@@ -139,6 +146,13 @@ class AsyncIndex(AsyncCollection):
         index._collection = await index._threads.finish(Index.create, path, model, **options)
         index.name = index._collection.name
         return index
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._closed:
+            raise CollectionError(f"{self.name}: the index has been closed")
+        if self._collection is not None:
+            return AsyncIndex.of, (self._collection,)
+        return partial(AsyncIndex, **self._open.keywords), self._open.args
 
     def __repr__(self) -> str:
         return f"<AsyncIndex {self.name}>" if self._collection is None else f"<AsyncIndex of {self._collection!r}>"

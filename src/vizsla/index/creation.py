@@ -18,6 +18,7 @@ from vizsla.index.storage import arrays, database
 from vizsla.index.storage.folder import absolute, is_being_built, model_files, replace_index
 from vizsla.models import BM25, DenseComponent, ExpandedBM25, Model, TokenComponent, TokenMatchComponent
 from vizsla.plain_data import parse_json
+from vizsla.runs.outline import DOCUMENT_TEXT
 
 
 def create_index(
@@ -36,6 +37,7 @@ def create_index(
         raise VizslaError(f"store is True or False, not {kind_of(store)}")
     vectors = VectorIndex.parse(vector_index) if isinstance(vector_index, str) else vector_index
     check_vector_index(vectors, model)
+    check_documents_read(model, splitter)
     if model.needs_corpus_statistics:
         raise VizslaError(f"{model.name} needs the statistics of all documents; call model.fit(documents) first")
     check_positions(positions, model, store)
@@ -53,6 +55,20 @@ def create_index(
         with replace_index(folder, overwrite=overwrite) as building:
             _write(building, model, meta)
     return folder
+
+
+def check_documents_read(model: Model, splitter: Splitter | None) -> None:
+    """Refuse a model that reads whole documents where there are no passages, or together with them."""
+    whole = [part.component for part in model.parts if DOCUMENT_TEXT in part.component.fields]
+    if not whole:
+        return
+    name = whole[0].name
+    if splitter is None:
+        raise VizslaError(f"{name} scores the documents of passages, so it needs an index of passages (passages=200)")
+    if not all(component.reads_documents for component in whole):
+        raise VizslaError(f"a model that reads {DOCUMENT_TEXT} reads no other field, since that has the title as well")
+    if len(whole) == len(model.parts):
+        raise VizslaError(f"{name} scores documents of passages; add a model that finds these: bm25 + 0.1 * {name}")
 
 
 def check_positions(positions: object, model: Model, stored: bool) -> None:

@@ -285,7 +285,7 @@ class Index(SearchableCollection):
     def _new_writer(self, timeout: float | None, *, keep_lock: bool) -> Writer:
         snapshot = self._searcher.snapshot
         target = Target(self.path, snapshot.meta["uuid"], snapshot.model, snapshot.splitter)
-        hooks = Hooks(self._unpin, self._pin, self._show_commit, self._pin)
+        hooks = Hooks(self._unpin, self._pin, self._show_commit, self._pin, self.matching_ids)
         return Writer(target, memory=self.memory, timeout=timeout, hooks=hooks, keep_lock=keep_lock)
 
     def _unpin(self, generation: int) -> None:

@@ -19,6 +19,7 @@ def index_info(snapshot: Snapshot) -> dict[str, Any]:
     for (name, statistics), (_, component) in zip(snapshot.statistics.items(), snapshot.model.parts, strict=True):
         namespaces[name] = {
             "documents": statistics.documents,
+            "unit": "document" if snapshot.splitter is None or component.reads_documents else "passage",
             "tokens": statistics.total_length,
             "average_length": statistics.total_length / max(statistics.documents, 1),
             "dimensions": component.dimensions if isinstance(component, _WITH_VECTORS) else 0,

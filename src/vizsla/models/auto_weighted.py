@@ -57,12 +57,22 @@ class AutoWeightedSum(Sum):
         return True
 
     def fit(self, documents: Sequence[Fields]) -> Model:
-        """The sum with its weights fitted. With too few documents it is returned unfitted, to be fitted later."""
-        lexical = all(isinstance(part.component, SparseComponent) for part in self.parts)
-        drawn = (_passages if lexical else _pseudo_queries)(documents, self.fields)
+        """The sum with its weights fitted. With too few documents it is returned unfitted, to be fitted later.
+
+        The score of a whole document keeps its weight beside the first part of the sum.
+        """
+        own = [part for part in self.parts if not part.component.reads_documents]
+        lexical = all(isinstance(part.component, SparseComponent) for part in own)
+        fields = tuple(dict.fromkeys(name for part in own for name in part.component.fields))
+        drawn = (_passages if lexical else _pseudo_queries)(documents, fields)
         if len(drawn.queries) < MIN_QUERIES:
             return self
-        return Sum((_equal_margins if lexical else _likeliest)(self.parts, drawn), self.name)
+        fitted = (_equal_margins if lexical else _likeliest)(own, drawn)
+        scale, normed = fitted[0].weight / own[0].weight, next((c for _, c in fitted if _norm_of(c)), None)
+        others = [p for p in self.parts if p.component.reads_documents]
+        kept = [Part(w * scale, c if normed is None else with_norm_of(c, normed)) for w, c in others]
+        found = {part.component.namespace: part for part in (*fitted, *kept)}
+        return Sum(tuple(found[name] for name in self.namespaces), self.name)
 
     def describe(self, folder: Any) -> dict[str, Any]:
         return {**super().describe(folder), self.kind: True}
@@ -91,7 +101,7 @@ def _first_guess(component: Component) -> float:
 
 def fitted_again(model: Model, documents: Sequence[Fields]) -> Model:
     """A sum with its weights fitted to documents, replacing its present weights."""
-    if len(model.parts) < 2:
+    if sum(not part.component.reads_documents for part in model.parts) < 2:
         raise VizslaError(f"the model {model.name} is not a sum, so there are no weights to fit")
     fitted = AutoWeightedSum(model.parts, model.name).fit(documents)
     if fitted.needs_fit:

@@ -30,6 +30,7 @@ from vizsla.models.components import (
 from vizsla.models.fields import Fields, as_text, check_fields, field_text
 from vizsla.models.model import MODELS, Component, Model, Part, Sum, component_from
 from vizsla.models.statistics import Statistics, average_length, check_scheme, decoded_lengths, encode_lengths
+from vizsla.runs.outline import DOCUMENT_TEXT
 from vizsla.spec import Registry, options_of, with_defaults
 from vizsla.text import Analyzer, Lexicon, Token
 from vizsla.vectors import SparseVectors, Vocabulary
@@ -126,6 +127,8 @@ class BM25(SparseComponent):
 
     @property
     def expression_name(self) -> str:
+        if self.reads_documents:
+            return "bm25-document"
         return "bm25-wp" if str(self.analyzer).startswith("wordpiece") else "bm25"
 
     def document_encoder(self) -> SparseDocumentEncoder:
@@ -383,6 +386,23 @@ def bm25_over_word_pieces(**options: Any) -> BM25:
     return BM25(**{"name": "bm25-wp", **WORD_PIECES, **options})
 
 
+DOCUMENT_PART: dict[str, Any] = {"fields": (DOCUMENT_TEXT,), "namespace": "documents"}
+
+
+@MODELS.register(
+    "bm25-document",
+    help="BM25 of the whole document of a passage, for a sum: bm25 + 0.1 * bm25-document.",
+    options=with_defaults(BM25_OPTIONS, **DOCUMENT_PART),
+)
+def bm25_of_documents(**options: Any) -> BM25:
+    """A part that adds the score of its document to the score of a passage; the index needs passages.
+
+    >>> bm25_of_documents().reads_documents
+    True
+    """
+    return BM25(**{"name": "bm25-document", **DOCUMENT_PART, **options})
+
+
 @MODELS.register(
     "bm25-multifield", help="BM25 over title and over text, each with its own statistics, added.", options=BM25_OPTIONS
 )
@@ -432,7 +452,7 @@ def with_expansion(model: Model, expander: QueryExpander) -> Model:
         bm25 = part.component
         if isinstance(bm25, ExpandedBM25):
             bm25 = replace(bm25.bm25, namespace=bm25.namespace)
-        if isinstance(bm25, BM25):
+        if isinstance(bm25, BM25) and not bm25.reads_documents:
             problem = expander.problem(bm25)
             if problem is None:
                 parts.append(Part(part.weight, bm25.expand(expander)))

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from vizsla.errors import VizslaError, kind_of
-from vizsla.models.auto_weighted import AUTO, auto
+from vizsla.models.auto_weighted import AUTO, AutoWeightedSum, auto
 from vizsla.models.model import MODELS, Component, Model, Part, Sum
 from vizsla.neural.checkpoints.packages import HUB
 from vizsla.neural.device import opening_on
@@ -45,11 +45,16 @@ def _parse(text: str) -> Model:
     models = []
     terms = parse_sum(text, MODELS.what, MODELS.example)
     for weight, call in terms:
-        if call.name == AUTO and (weight is not None or len(terms) > 1):
-            raise VizslaError(f"auto fits the weights of all models in it, so put all of them in auto(...): {text!r}")
         model = _model_of(call)
         models.append(model if weight is None else weight * model)
-    return models[0] if len(models) == 1 else Sum(tuple(part for model in models for part in model.parts))
+    parts = tuple(part for model in models for part in model.parts)
+    others = [part.component for model in models[1:] for part in model.parts]
+    is_fitted = models[0].needs_fit and all(component.reads_documents for component in others)
+    if not is_fitted and any(call.name == AUTO for _, call in terms):
+        raise VizslaError(f"auto fits the weights of all models in it, so put all of them in auto(...): {text!r}")
+    if len(models) == 1:
+        return models[0]
+    return AutoWeightedSum(parts, text) if is_fitted else Sum(parts)
 
 
 def _is_folder(text: str) -> bool:

@@ -24,6 +24,7 @@ from vizsla.models.fields import Fields, missing_problem, text_problem
 from vizsla.models.statistics import Statistics
 from vizsla.numbers import number_text
 from vizsla.plain_data import parse_settings
+from vizsla.runs.outline import DOCUMENT_TEXT
 from vizsla.spec import Registry
 from vizsla.vectors import Vectors
 
@@ -202,6 +203,11 @@ class Component(Model):
     @property
     def counts_words(self) -> bool:
         return False
+
+    @property
+    def reads_documents(self) -> bool:
+        """Whether it scores the whole document of a passage rather than the passage."""
+        return self.fields == (DOCUMENT_TEXT,)
 
     @property
     def batch_size(self) -> int:

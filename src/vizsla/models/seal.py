@@ -30,6 +30,7 @@ from vizsla.spec import options_of
 
 TITLE = "title"
 _TITLE_LENGTH = 32  # tokens of a title that are generated at most
+_WIDEST = 1000  # a wider beam would take gigabytes for the states of its texts
 _SUREST = 1 - 1e-6  # a probability of 1 would have infinite odds
 
 
@@ -42,7 +43,12 @@ class OpenedGenerator:
     @once
     def checkpoint(self) -> GeneratorCheckpoint:
         """Its files: the tokenizer and the settings."""
-        return GeneratorCheckpoint.read(generator_folder(self.which))
+        checkpoint = GeneratorCheckpoint.read(generator_folder(self.which))
+        if checkpoint.settings.task == "query":
+            raise InputError(
+                "this generator reads a document, and seal needs one that reads a question", file=self.which
+            )
+        return checkpoint
 
     @once
     def tokenizer(self) -> str:
@@ -52,12 +58,7 @@ class OpenedGenerator:
     @once
     def generator(self) -> TextGenerator:
         """The network, which reads questions."""
-        generator = open_generator(self.which)
-        if not generator.writes_ngrams and not generator.writes_titles:
-            raise InputError(
-                "this generator reads a document, and seal needs one that reads a question", file=self.which
-            )
-        return generator
+        return open_generator(self.which)
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,9 @@ class Seal(NgramComponent):
         if self.opened is None or self.opened.which != self.generator:
             object.__setattr__(self, "opened", OpenedGenerator(self.generator))
         check_fields(self.fields)
-        if self.beam < 1 or not 1 <= self.ngram_length <= LONGEST:
+        if not 1 <= self.beam <= _WIDEST or not 1 <= self.ngram_length <= LONGEST:
             raise VizslaError(
-                f"seal needs a beam of 1 or more and n-grams of 1 to {LONGEST} tokens, not {self.beam} and "
+                f"seal needs a beam of 1 to {_WIDEST} and n-grams of 1 to {LONGEST} tokens, not {self.beam} and "
                 f"{self.ngram_length}"
             )
         if not 0 < self.exponent < math.inf or not 0 <= self.overlap <= 1:
@@ -167,7 +168,7 @@ class Seal(NgramComponent):
     def ngram_text(self, ngram: Sequence[int]) -> str:
         tokens = [token - FIRST for token in ngram if token >= FIRST]
         (text,) = self._opened.checkpoint.texts([tokens])
-        return f"title: {text}" if ngram[0] == TITLE_MARK else text
+        return f"title: {text}" if ngram[0] == TITLE_MARK else text or "(white space)"
 
     # Saving
 

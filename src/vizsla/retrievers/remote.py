@@ -14,6 +14,7 @@ import random
 import re
 import time
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import wraps
@@ -27,7 +28,16 @@ from vizsla.index import Added, AsyncCollection, AsyncCollectionView, Collection
 from vizsla.models import Model
 from vizsla.plain_data import parse_json
 from vizsla.retrievers.locations import LOCATIONS
-from vizsla.retrievers.remote_calls import Call, Calls, Pieces, RemoteKeywords, Request, meet
+from vizsla.retrievers.remote_calls import (
+    Call,
+    Calls,
+    CollectionProperties,
+    CollectionSettings,
+    Pieces,
+    RemoteKeywords,
+    Request,
+    meet,
+)
 from vizsla.runs import Document, Retriever
 
 if TYPE_CHECKING:
@@ -428,6 +438,36 @@ class RemoteIndex(RemoteView, Collection):
         super().__init__(connection, calls)
 
     add = _call(Calls.add)
+
+    @classmethod
+    def create(
+        cls,
+        address: str,
+        *,
+        key: str | None = None,
+        timeout: float = 60.0,
+        connect_timeout: float = 5.0,
+        write_timeout: float = 600.0,
+        retries: int = 3,
+        **properties: Unpack[CollectionProperties],
+    ) -> RemoteIndex:
+        """A new, empty index on a server that was started with `--collections`; if it has keys, an admin key.
+
+        `properties`: `model`, a name of the server's list; `passages`, `store` and `positions` as in `Index.create`;
+        and the settings of `configure`. An index that was created in the same way is opened as it is.
+        """
+        where = Address.parse(address)
+        with closing(
+            Connection(where.server, Timeouts(connect_timeout, timeout, write_timeout, retries), key)
+        ) as connection:
+            connection.run(Calls(where.index).create(properties))
+        return cls(
+            address, key=key, timeout=timeout, connect_timeout=connect_timeout, write_timeout=write_timeout,
+            retries=retries,
+        )  # fmt: skip
+
+    configure = _call(Calls.configure)
+    drop = _call(Calls.drop)
     update = _call(Calls.update)
     delete = _call(Calls.delete)
     commit = _call(Calls.commit)
@@ -492,6 +532,27 @@ class AsyncRemoteIndex(AsyncRemoteView, AsyncCollection):
             raise
         self.name = self._calls.name
         return self
+
+    @classmethod
+    async def create(
+        cls, address: str, *, key: str | None = None, retries: int = 3, **properties: Unpack[CollectionProperties]
+    ) -> AsyncRemoteIndex:
+        """A new, empty index on a server, which is open; see `RemoteIndex.create`."""
+        index = cls(address, key=key, retries=retries)
+        try:
+            await index._connection.run(index._calls.create(properties))
+        except BaseException:
+            await index.close()
+            raise
+        return await index.open()
+
+    async def configure(self, **settings: Unpack[CollectionSettings]) -> dict[str, Any]:
+        """Change settings of the collection; see `RemoteIndex.configure`."""
+        return await self._connection.run(self._calls.configure(**settings))
+
+    async def drop(self) -> None:
+        """Delete the collection from the server, with all its documents, with an admin key."""
+        await self._connection.run(self._calls.drop())
 
     async def wait_for(self, generation: int) -> int:
         """Wait until searches see a commit of any client, or a later one; returns the generation they see."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 
 from vizsla.datasets import RawLines, Skipped, changes_by_id
@@ -106,6 +106,24 @@ class RemoteKeywords(ModelFreeOptions, total=False):
     expand: str | None
     rerank: str | None
     depth: int | None
+
+
+class CollectionSettings(TypedDict, total=False):
+    """What can be changed of a collection of a server."""
+
+    description: str
+    read_only: bool
+    documents: int | None
+    bytes: int | None
+
+
+class CollectionProperties(CollectionSettings, total=False):
+    """What a collection of a server is created with."""
+
+    model: str | None
+    passages: int | None
+    store: bool
+    positions: bool
 
 
 def meet(server: str, name: str) -> Call[Calls]:
@@ -453,6 +471,27 @@ class Calls:
         """Let the server rewrite the index without deleted and replaced documents; gives the new generation."""
         answer = yield self._change("/compact")
         return self.seen.at_least(int(answer["generation"]))
+
+    # The collection itself, on a server that was started with --collections
+
+    def create(self, properties: CollectionProperties) -> Call[bool]:
+        """Create the index on the server; False if it was there, created in the same way."""
+        answer = yield self._request("PUT", body=dict(properties), writes=True)
+        return bool(answer["created"])
+
+    def configure(self, **settings: Unpack[CollectionSettings]) -> Call[dict[str, Any]]:
+        """Change settings of the collection, with an admin key; those that are left out stay. Gives all of them.
+
+        `description`: what it is, for people. `read_only`: whether its documents cannot be changed. `documents` and
+        `bytes`: how large it may become; None is what the server allows.
+        """
+        answer = yield self._request("PATCH", body=dict(settings), writes=True)
+        changed: dict[str, Any] = answer["collection"]["settings"]
+        return changed
+
+    def drop(self) -> Call[None]:
+        """Delete the collection from the server, with all its documents, with an admin key."""
+        yield self._request("DELETE", writes=True)
 
     # Requests
 

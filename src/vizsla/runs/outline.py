@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 OUTLINE = "outline"
 """The field of a document that holds its outline."""
+DOCUMENT_TEXT = "document_text"
+"""The field in which a model reads the whole document of a passage, with its title. No document stores it."""
 LEVELS = 9
 """The number of levels that headings may have."""
 _KEYS = {"headings", "pages", "first_page", "offset", "before"}

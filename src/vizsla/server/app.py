@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
@@ -21,7 +22,7 @@ import vizsla
 from vizsla.errors import VizslaError
 from vizsla.server.collections import no_collection
 from vizsla.server.errors import without_paths
-from vizsla.server.gate import App, Gate
+from vizsla.server.gate import PROBES, App, Gate
 from vizsla.server.hosting import Hosted, public_error
 from vizsla.server.mcp import McpApp, mcp_server
 from vizsla.server.routes import JSON, answer, collections, documents, judging, known_parameters, operations, search
@@ -56,7 +57,7 @@ def create_app(settings: Settings) -> App:
     )  # fmt: skip
     app.state.service = service
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    for router in (operations.indexes, collections.router, search.router, documents.router, judging.router):
+    for router in _ROUTERS:
         app.include_router(router, dependencies=[Depends(known_parameters)])
     for router in (operations.router, operations.page):
         app.include_router(router)
@@ -81,8 +82,19 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schema["components"]["schemas"]["Error"] = Error.model_json_schema()
         refused = {"$ref": "#/components/schemas/Error"}
-        for operations_of_path in schema["paths"].values():
-            for operation in operations_of_path.values():
+        schema["components"]["securitySchemes"] = {
+            "bearer": {"type": "http", "scheme": "bearer", "description": "A key, as `Authorization: Bearer KEY`."},
+            "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same key."},
+        }
+        needed = roles()
+        for path, operations_of_path in schema["paths"].items():
+            for method, operation in operations_of_path.items():
+                role = needed[method.upper(), path]
+                operation["x-role"] = role
+                optional: list[dict[str, Any]] = (
+                    [{}] if role in ("none", "read") else []
+                )  # to read, a key is needed if there are read keys
+                operation["security"] = [] if role == "none" else [*optional, {"bearer": []}, {"key": []}]
                 operation["responses"].pop("422", None)
                 operation["responses"]["default"] = {
                     "description": "The request is refused.",
@@ -90,6 +102,25 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
                 }
         app.openapi_schema = schema
     return app.openapi_schema
+
+
+_ROUTERS = (operations.indexes, collections.router, search.router, documents.router, judging.router)
+_ROLES = {documents.may_write: "write", judging.may_judge: "judge", collections.may_administer: "admin"}
+
+
+def roles() -> dict[tuple[str, str], str]:
+    """The kind of key that each route of the API needs at least, by method and path: read, judge, write or admin.
+
+    A server without keys of a kind may need none, see docs/serving.md; `none` never needs one.
+    """
+    found = {}
+    for route in (route for router in (*_ROUTERS, operations.router) for route in router.routes):
+        assert isinstance(route, APIRoute)
+        calls = {dependency.dependency for dependency in route.dependencies}
+        role = next((role for call, role in _ROLES.items() if call in calls), "read")
+        for method in sorted(route.methods or ()):
+            found[method, route.path_format] = "none" if route.path in PROBES else role
+    return found
 
 
 @asynccontextmanager

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from starlette.exceptions import HTTPException
 
 from vizsla.errors import VizslaError
-from vizsla.harmless import harmless
 from vizsla.server.errors import RequestError, UnavailableError
 from vizsla.server.hosting import public_error
+from vizsla.server.logs import access_line
 from vizsla.server.schemas import json_bytes
 from vizsla.server.service import Service
 from vizsla.server.settings import Keys, is_loopback
@@ -232,7 +232,8 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
-_PROBES = ("/healthz", "/readyz")  # allowed with any Host header
+PROBES = ("/healthz", "/readyz")
+"""What takes no key, and any Host header."""
 _OPEN_TO_ALL = ("/openapi.json", "/docs", "/favicon.ico", "/")
 _CHANGING = ("POST", "PUT", "PATCH", "DELETE")
 _UPLOAD = "/documents"
@@ -281,6 +282,7 @@ class Gate:
         self._limits = settings.limits
         self._log_texts = settings.log_texts
         self._access_log = settings.access_log
+        self._log_format = settings.log_format
         self._waits = PendingBodies(settings.limits.bodies, settings.limits.seconds)
         self._doors = AccessControl(settings.keys, settings.host)
         self._origins = frozenset(settings.cors)
@@ -333,7 +335,7 @@ class Gate:
         """Check a request before anything is done for it. A request without a body takes its slot here."""
         headers = dict(scope["headers"])
         path, method = scope["path"], scope["method"]
-        if path in _PROBES:
+        if path in PROBES:
             return
         self._check_host(headers)
         if path in _OPEN_TO_ALL or path.startswith("/page/"):
@@ -370,7 +372,7 @@ class Gate:
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         route: str = scope.get("vizsla.route") or getattr(scope.get("route"), "path", None) or "other"
         self._service.metrics.observe_request(route, status, seconds)
-        if not self._access_log or route in (*_PROBES, "/metrics"):
+        if not self._access_log or route in (*PROBES, "/metrics"):
             return
         asked = route
         if self._log_texts:
@@ -378,10 +380,9 @@ class Gate:
         elif "path_params" in scope and "index" in scope["path_params"]:
             asked = route.replace("{index}", scope["path_params"]["index"])
         client = scope["client"][0] if scope.get("client") else "-"
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S")
-        sys.stderr.write(
-            f"{moment} {client} {scope['method']} {harmless(asked[:2000])} {status} {1000 * seconds:.1f} ms\n"
-        )
+        facts = {"client": client, "method": scope["method"], "path": asked[:2000], "status": status}
+        facts["milliseconds"] = round(1000 * seconds, 1)
+        sys.stderr.write(access_line(self._log_format, facts) + "\n")
 
 
 def _is_upload(scope: Scope) -> bool:

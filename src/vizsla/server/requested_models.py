@@ -81,7 +81,8 @@ class RequestedModels:
         offered = {self.own.name: "The model of this index."}
         parts = self.own.parts
         if len(parts) > 1:
-            offered |= {p.component.name: f"Only the part {p.component.name}." for p in parts}
+            searched = (part.component.name for part in parts if not part.component.reads_documents)
+            offered |= {name: f"Only the part {name}." for name in searched}
         for part in parts:
             if isinstance(part.component, BM25) and part.component.name in MODELS:
                 name = part.component.name
@@ -100,7 +101,7 @@ class RequestedModels:
             general = general_augmenter()
             if any(general.problem(bm25) is None for bm25 in own):
                 names.append(GENERAL)
-        return names
+        return list(dict.fromkeys(names))
 
     def _made(self, text: str | None, weights: tuple[float, ...] | None, expand: str | None) -> Model:
         model = self.own

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import multiprocessing
 import os
 import shutil
@@ -26,6 +25,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from vizsla.errors import VizslaError
 from vizsla.server.app import AppFactory
+from vizsla.server.logs import log, set_up
 from vizsla.server.settings import Settings
 
 _OWN_FILES = 200  # file descriptors that a worker needs besides its connections
@@ -125,6 +125,7 @@ def url_of(opened: socket.socket) -> str:
 
 def serve(settings: Settings, opened: socket.socket, announce: Callable[[], None]) -> None:
     """Serve until a signal stops the server; `announce` is called when it accepts requests."""
+    set_up(settings.log_format)
     if settings.workers == 1:
         _run_worker(settings, opened, announce)
         return
@@ -188,17 +189,15 @@ class _Server(uvicorn.Server):
 
 def _end_at_once() -> None:
     """Terminate a worker with a hanging thread, such as one that writes to a disk that does not respond."""
-    print(
-        f"A request has not finished {GRACE:g} seconds after the signal to stop; the server stops without it. "
+    log.error(
+        "A request has not finished %g seconds after the signal to stop; the server stops without it. "
         "Committed changes are kept, others are discarded.",
-        file=sys.stderr,
-        flush=True,
+        GRACE,
     )
     os._exit(1)
 
 
 def _run_worker(settings: Settings, opened: socket.socket, announce: Callable[[], None]) -> None:
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
     _Server(settings, announce).run([opened])
 
 
@@ -215,6 +214,7 @@ def _work(settings: Settings, opened: socket.socket, supervisor: Connection) -> 
         threading.Thread(target=watch, daemon=True).start()
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    set_up(settings.log_format)
     _run_worker(settings, opened, announce)
 
 
@@ -280,7 +280,7 @@ class _Supervisor:
         if self._announce is not None and process.exitcode:
             self._stopping = True
             raise VizslaError("a worker ended before it was ready; the lines above say why")
-        print(f"A worker ended (exit code {process.exitcode}); another one starts.", file=sys.stderr, flush=True)
+        log.error("A worker ended (exit code %s); another one starts.", process.exitcode)
         if lived < _SHORT_LIFE:
             time.sleep(_SHORT_LIFE / 5)
         self._start()

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
+from vizsla.plain_data import parse_json
+
 # Answers
 
 
@@ -40,6 +42,8 @@ class Candidate(Answer):
     score: float
     rank: int
     doc: dict[str, Any] | str
+    highlights: dict[str, Snippet] | None = None
+    explanation: Explanation | None = None
 
 
 class Candidates(Answer):
@@ -49,6 +53,8 @@ class Candidates(Answer):
     index: str
     query: QueryText
     total: int | None = Field(None, description="How many results all pages have, if asked for or known anyway.")
+    facets: dict[str, FieldCounts] | None = None
+    facets_over: FacetScope | None = None
     candidates: list[Candidate]
 
 
@@ -449,19 +455,39 @@ class SearchBody(ModelChoice, QueryReading):
     generation: StrictInt | None = Field(None, description=_GENERATION)
 
 
+_JSON_PARAMETERS = ("weights", "fields", "highlight", "facets")
+
+
 class SearchParameters(BaseModel):
-    """The parameters of a search by GET. The first three are also those of Anserini and Pyserini."""
+    """The parameters of a search by GET: those of `SearchBody`, but for several queries; lists and objects are JSON.
+
+    `query`, `hits` (the same as `k`) and `parse` are also those of Anserini and Pyserini.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
-    query: str
-    hits: int = 10
+    query: str | None = None
+    hits: int | None = Field(None, description="The same as k.")
     parse: bool = Field(True, description="false gives each document as its JSON text.")
+    like: str | None = Field(None, description="The id of a document: find others like it.")
+    k: int = Field(10, description="How many results; 0 for facets or a total only.")
     offset: int = 0
+    sort: str | None = Field(None, max_length=200, description="A field to sort results by; `-year`: descending.")
+    collapse: str | None = Field(None, max_length=200, description="A field: the best result of each value.")
+    min_score: Number | None = Field(None, description="Only results with this score or a higher one.")
     filter: str | None = Field(None, description=_CONDITION)
     model: str | None = Field(None, max_length=1000, description=_MODEL)
+    weights: str | None = Field(None, max_length=1000, description="As in `[1, 0.5]`.")
     expand: str | None = Field(None, max_length=200)
     combine: str | None = Field(None, max_length=200)
+    search_params: str | None = Field(None, max_length=200, description="As in `ef_search=200` or `exact`.")
+    rerank: str | None = Field(None, max_length=100, description="The name of a reranker of the server.")
+    depth: int = Field(100, ge=1, le=1000, description="How many documents are reranked.")
+    fields: str | None = Field(None, max_length=10_000, description='Fields to return, as in `["title", "year"]`.')
+    highlight: str | None = Field(None, max_length=10_000, description="`true`, or an object as in a search by POST.")
+    explain: bool = Field(False, description="Why each document has its score.")
+    facets: str | None = Field(None, max_length=10_000, description='As in `{"fields": ["lang"]}`.')
+    generation: int | None = Field(None, description=_GENERATION)
     syntax: Literal["lucene", "typing"] | None = Field(None, description=_SYNTAX)
     language: str | None = Field(None, max_length=200, description=_LANGUAGE)
     typos: Literal["off", "suggest", "on"] | None = Field(None, description=_TYPOS)
@@ -469,6 +495,16 @@ class SearchParameters(BaseModel):
     passages: int = Field(1, ge=1, le=1000, description=_PASSAGES)
     window: Annotated[int, Field(ge=0, le=1000)] | Literal["document"] = Field(0, description=_WINDOW)
     max_tokens: int | None = Field(None, ge=1, description=_MAX_TOKENS)
+
+    def as_body(self) -> dict[str, Any]:
+        """The parameters that were given, as a search by POST has them; what is no JSON is a ValueError."""
+        given = {name: getattr(self, name) for name in self.model_fields_set - {"hits", "parse"}}
+        if self.hits is not None:
+            given.setdefault("k", self.hits)
+        for name in _JSON_PARAMETERS:
+            if given.get(name) is not None:
+                given[name] = parse_json(given[name])
+        return given
 
 
 class ExplainBody(ModelChoice, QueryReading):
@@ -491,7 +527,7 @@ class DeleteBody(Body):
     """The documents to delete: by id, or by a filter."""
 
     ids: list[StrictStr | StrictInt] | None = Field(None, min_length=1)
-    filter: ConditionBody | None = Field(None, description=_CONDITION)
+    filter: FilterBody | None = Field(None, description=_FILTER)
 
 
 _DESCRIPTION = "What the collection is, for people."

@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -218,18 +218,20 @@ class SearchPlan:
         return {"facets": _counts(counted), "facets_over": over}
 
     def _candidates(self, query: str, found: Hits) -> bytes:
-        """The answer in the shape of Anserini's and Pyserini's servers."""
-        candidates = [
-            {"docid": hit.id, "score": hit.score, "rank": rank, "doc": self._doc(hit)}
-            for rank, hit in enumerate(self._page(found), self.offset + 1)
-        ]
+        """The answer in the shape of Anserini's and Pyserini's servers, with what else was asked for."""
+        result = self._result(query, found)
+        candidates: list[dict[str, Any]] = []
+        for hit in result["hits"]:
+            extra = {name: hit[name] for name in ("highlights", "explanation") if name in hit}
+            doc = self._doc(hit["id"], hit["document"])
+            candidates.append({"docid": hit["id"], "score": hit["score"], "rank": hit["rank"], "doc": doc, **extra})
         asked = {"text": query, **_spelling(found)}
-        known = {} if found.total is None else {"total": found.total}
-        answer = {"api": "v1", "index": self.hosted.name, "query": asked, **known, "candidates": candidates}
-        return json_bytes(answer)
+        answer: dict[str, Any] = {"api": "v1", "index": self.hosted.name, "query": asked}
+        answer |= {name: result[name] for name in ("total", "facets", "facets_over") if name in result}
+        return json_bytes({**answer, "candidates": candidates})
 
-    def _doc(self, hit: Hit) -> Any:
-        content = {"id": hit.id, **self._content(hit)}
+    def _doc(self, doc_id: str, document: dict[str, Any]) -> Any:
+        content = {"id": doc_id, **document}
         return json_bytes(content).decode() if self.doc_as_text else content
 
 
@@ -269,24 +271,29 @@ def parsed_filter(condition: FilterBody | None) -> Filter | None:
 
 async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParameters) -> bytes:
     """The JSON answer to a search by GET, in the shape of Anserini's and Pyserini's servers."""
-    limits = service.settings.limits
-    check_page(limits, asked.hits, asked.offset)
-    if asked.hits < 1:
-        raise RequestError(f"hits, the number of results, must be 1 or more, not {asked.hits}")
-    text = check_query_text(limits, asked.query)
-    model = None
-    if asked.model is not None or asked.expand is not None:  # parsing a new model must not block the event loop
-        model = await service.read(hosted.models.model, asked.model, None, asked.expand)
-    condition = parsed_filter(asked.filter)
-    plan = SearchPlan(
-        hosted, asked.hits, asked.offset, condition, model, asked.combine, as_pyserini=True,
-        doc_as_text=not asked.parse, syntax=asked.syntax, language=asked.language,
-        arrangement=Arrangement(
-            typos=check_typos(asked.typos), total=asked.total, passages=asked.passages, window=asked.window
-        ),
-        max_tokens=asked.max_tokens,
-    )  # fmt: skip
-    return (await plan.submit(service, [text]))[0]
+    if asked.hits is not None and "k" in asked.model_fields_set and asked.hits != asked.k:
+        raise RequestError("hits and k are the same; give one of them")
+    try:
+        body = SearchBody.model_validate(asked.as_body())
+    except ValidationError as e:
+        first = e.errors()[0]
+        raise RequestError(f"{'.'.join(map(str, first['loc']))[:200]}: {first['msg']}") from None
+    except ValueError as e:
+        raise RequestError(f"lists and objects are written as JSON in a parameter ({e})") from None
+    counts = body.facets is not None or body.total
+    if body.query is None and body.like is None and not (counts and body.k == 0):
+        raise RequestError("query is missing")
+    if body.k < 1 and not counts:
+        raise RequestError(f"hits, the number of results, must be 1 or more, not {body.k}")
+    await service.see(hosted, body.generation)
+    # what takes long, such as parsing a new model, must not block the event loop
+    slow = (body.model, body.weights, body.expand, body.like, body.rerank, body.filter)
+    if slow == (None,) * len(slow):
+        plan, queries = _planned(service, hosted, body)
+    else:
+        plan, queries = await service.read(_planned, service, hosted, body)
+    shaped = replace(plan, as_pyserini=True, doc_as_text=not asked.parse)
+    return (await shaped.submit(service, queries))[0]
 
 
 async def answer_search(service: Service, hosted: Hosted, body: SearchBody) -> bytes:

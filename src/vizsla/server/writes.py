@@ -419,7 +419,7 @@ def check_deletion(
     if ids is not None:
         wanted = [str(i) for i in ids]
         return {"ids": wanted}, len(existing(hosted, staging, wanted, limits))
-    parsed = Filter.of(condition)
+    parsed = Filter.all_of(condition if isinstance(condition, list) else [condition])
     if parsed is None:
         raise RequestError("the filter is empty, so it would delete all documents")
     try:

@@ -132,6 +132,7 @@ class Connection:
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
                 raise VizslaError(f"{name} is a number of seconds above 0, not {kind_of(value)}")
         self.servers = tuple(servers)
+        self._given_key = key
         self._key = key if key is not None else os.environ.get(VARIABLE) or None
         self._options = dict(options or {})
         self._timeout = timeout
@@ -152,8 +153,8 @@ class Connection:
         return ", ".join(self.servers)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another process gets a connection of its own to the same servers."""
-        return _connect, (self.servers, self._key, self._timeout, self._patience, self._options)
+        """Another process gets a connection of its own to the same servers; a key of the environment it has already."""
+        return _connect, (self.servers, self._given_key, self._timeout, self._patience, self._options)
 
     def call(self, ask: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """The result of a client method, from the first server that answers."""

@@ -25,6 +25,7 @@ from vizsla.backends.qdrant.writer import QdrantWriter
 from vizsla.datasets import RawLines
 from vizsla.errors import CollectionError, UncommittedChangesWarning, UnsupportedError, VizslaError
 from vizsla.index import Added, Facets, Highlighter, Suggestion, TermStatistics, Updated
+from vizsla.index.creation import check_documents_read
 from vizsla.index.search.plan import SearchOptions
 from vizsla.index.search.similar import query_like, without_itself
 from vizsla.index.view import SearchableCollection
@@ -55,7 +56,8 @@ class QdrantIndex(SearchableCollection):
 
     Rankings and scores are those of a local index with the mean document length of the last build; `info` shows how
     much it has drifted. Searches see the commits of others within a second. Added documents are sent at the commit,
-    which is not atomic: see docs/cluster.md. All methods may be called from any thread.
+    which is not atomic: see docs/cluster.md. All methods may be called from any thread. A pickled collection is opened
+    again where it is unpickled, as in a worker process; what is not committed stays behind.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class QdrantIndex(SearchableCollection):
         """
         where = Address.parse(address) if isinstance(address, str) else address
         chosen = parse_model(model) if isinstance(model, str) else check_model(model)
+        check_documents_read(chosen, None)
         asked = connection or Connection(where.servers, **options)
         try:
             create_generation(asked, where.name, chosen, overwrite=overwrite, shards=shards, replicas=replicas)
@@ -118,6 +121,9 @@ class QdrantIndex(SearchableCollection):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.address}: {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened_again, (type(self), self.address, self._connection)
 
     def close(self) -> None:
         """Discard uncommitted changes and close the connections."""
@@ -366,6 +372,11 @@ class QdrantIndex(SearchableCollection):
         """Facts about the collection; `drift` is the relative change of the mean length."""
         self.refresh()
         return collection_info(self._connection, self.address, self._reader.state, self._reader.model)
+
+
+def _opened_again(kind: type[QdrantIndex], address: str, connection: Connection) -> QdrantIndex:
+    """A collection that was pickled."""
+    return kind(address, connection=connection)
 
 
 class _ShowingWriter(QdrantWriter):

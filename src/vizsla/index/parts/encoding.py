@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Self
 
 from vizsla.datasets import Document, Splitter
 from vizsla.errors import InputError, VizslaError
+from vizsla.index.creation import check_documents_read
 from vizsla.index.parts.part import ENDING, FORMAT, FinishedPart, PartFacts, PartSettings, Shard, write_part
 from vizsla.index.parts.tables import pyarrow, table_of
 from vizsla.index.storage.locks import FileLock, LockedError
@@ -65,6 +66,7 @@ def encode_shard(
     named = name or (model if isinstance(model, str) else chosen.name)
     which = Shard.parse(shard) if isinstance(shard, str) else shard
     splitter = None if passages is None else Splitter.of(passages)
+    check_documents_read(chosen, splitter)
     settings = PartSettings.of(chosen, named, which, splitter, batch)
     finished = None if overwrite else _finished(part, settings)
     if finished is not None:

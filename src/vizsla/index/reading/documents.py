@@ -191,6 +191,12 @@ class DocumentStore:
             raise self._not_stored()
         return self._documents(self.ids(wanted), rows)
 
+    def read_by_models(self, numbers: Iterable[int]) -> dict[int, Mapping[str, Any]]:
+        """The fields of stored documents by number, as models read them; passages with the headings above them."""
+        stored = self.by_number(numbers).items()
+        headed = None if self._splitter is None else self._splitter.headed
+        return {number: d.content if headed is None else headed(d.content) for number, d in stored}
+
     def _documents(
         self, ids: Mapping[int, str], rows: Sequence[tuple[int, str | None, str | None]]
     ) -> dict[int, Document]:

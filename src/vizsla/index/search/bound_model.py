@@ -27,6 +27,7 @@ from vizsla.models import (
     languages_wanted,
     with_norm_of,
 )
+from vizsla.runs.outline import DOCUMENT_TEXT
 
 _MAX_CACHED_LANGUAGES = 64
 
@@ -197,6 +198,8 @@ class BoundModel:
     weightings: Weightings
     has_vectors: bool
     """Whether the model has vectors or n-grams, so that documents are not found by terms alone."""
+    documents: BoundModel | None = None
+    """The parts that read whole documents, in an index of passages; the others find passages."""
 
     @classmethod
     def bind(cls, model: Model, own: Model, statistics: Mapping[str, NamespaceStatistics]) -> BoundModel:
@@ -219,6 +222,16 @@ class BoundModel:
             c.weighting(statistics[c.namespace]) if isinstance(c, SparseComponent) else Weighting() for c in searched
         ]
         parts = tuple(_part(space, *bound[space], statistics) for space in bound)
+        if DOCUMENT_TEXT not in model.fields:
+            return cls._of(model, parts, weightings)
+        whole = tuple(part for part in parts if part.component.reads_documents)
+        passages = tuple(part for part in parts if part not in whole)
+        if not passages:
+            raise VizslaError(f"{model.name} scores documents of passages; add a model that finds these, such as bm25")
+        return replace(cls._of(model, passages, weightings), documents=cls._of(model, whole, weightings))
+
+    @classmethod
+    def _of(cls, model: Model, parts: tuple[BoundPart, ...], weightings: list[Weighting]) -> BoundModel:
         sparse = tuple(part for part in parts if isinstance(part, SparsePart))
         dense = tuple(part for part in parts if isinstance(part, DensePart))
         tokens = tuple(part for part in parts if isinstance(part, TokenPart))
@@ -226,6 +239,11 @@ class BoundModel:
         ngrams = tuple(part for part in parts if isinstance(part, NgramPart))
         has_vectors = len(sparse) < len(parts)
         return cls(model, parts, sparse, dense, tokens, matches, ngrams, Weightings.pack(weightings), has_vectors)
+
+    @property
+    def all_parts(self) -> tuple[BoundPart, ...]:
+        """The parts that find passages, and those that read whole documents."""
+        return self.parts if self.documents is None else self.parts + self.documents.parts
 
     def encode(self, texts: Sequence[str], context: SearchContext) -> list[Query]:
         """Queries as numbers for the engine; terms that no document has are left out."""
@@ -291,7 +309,7 @@ class OneLanguage:
         key = id(bound), languages_wanted(language)
         known = self._known.get(key)
         if known is None:
-            fitted = Sum(tuple(Part(part.weight, part.component) for part in bound.parts), bound.model.name)
+            fitted = Sum(tuple(Part(part.weight, part.component) for part in bound.all_parts), bound.model.name)
             known = bound, in_language(fitted, language)  # `bound` stays alive, so its id is not reused
             if len(self._known) >= _MAX_CACHED_LANGUAGES:
                 self._known = {}

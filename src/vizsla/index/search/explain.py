@@ -91,7 +91,7 @@ def explain(
         raise VizslaError(f"there is no document with the id {doc_id!r}")
     if condition is not None and not any(searcher.passes(n, condition) for n in numbers):
         raise VizslaError(f"the document {doc_id!r} does not pass the filter")
-    context, weights = searcher.context(condition), None
+    context, weights, first = searcher.context(condition), None, numbers[0]
     if syntax is not None:
         words = WordQuery(searcher, bound, text, condition, syntax)
         numbers = [n for n in numbers if words.meets(n)]
@@ -99,8 +99,10 @@ def explain(
             raise VizslaError(f"the document {doc_id!r} does not match the query")
         text, weights = words.plain_text, words.weights
     documents = [_SegmentDocument(searcher, n) for n in numbers]
+    whole = None if bound.documents is None else _SegmentDocument(searcher, first, is_whole=True)
     try:
-        return max((explain_document(d, bound, text, context, weights) for d in documents), key=lambda e: e.score)
+        scored = (explain_document(d, bound, text, context, weights, whole) for d in documents)
+        return max(scored, key=lambda e: e.score)
     except DamagedSegmentError:
         raise searcher.snapshot.damage() from None
 
@@ -111,11 +113,31 @@ def explain_document(
     text: str,
     context: SearchContext,
     weights: Mapping[int, PartWeights] | None = None,
+    whole: ExplainedDocument | None = None,
 ) -> Explanation:
     """The score of one document or passage.
 
     `weights`: the query's weights in each sparse part, by the position of its namespace, if not encoded from the text.
+    `whole`: the document of a passage, for the parts that read whole documents.
     """
+    branches = _branches(document, bound, text, context, weights)
+    if bound.documents is not None and whole is not None:
+        branches += _branches(whole, bound.documents, text, context, None)
+    name = bound.model.name
+    if len(branches) == 1:
+        only = branches[0]
+        return Explanation(name, only.score, only.facts, only.parts)
+    return Explanation(name, sum(b.score for b in branches), {}, tuple(branches))
+
+
+def _branches(
+    document: ExplainedDocument,
+    bound: BoundModel,
+    text: str,
+    context: SearchContext,
+    weights: Mapping[int, PartWeights] | None,
+) -> list[Explanation]:
+    """What each part of a model adds to the score of a document."""
     branches = []
     for part in bound.parts:
         if isinstance(part, DensePart):
@@ -135,11 +157,7 @@ def explain_document(
             else:
                 own = weights[part.space]
             branches.append(_explain_sparse(document, part, text, own))
-    name = bound.model.name
-    if len(branches) == 1:
-        only = branches[0]
-        return Explanation(name, only.score, only.facts, only.parts)
-    return Explanation(name, sum(b.score for b in branches), {}, tuple(branches))
+    return branches
 
 
 def _explain_dense(document: ExplainedDocument, part: DensePart, vector: np.ndarray) -> Explanation:
@@ -272,10 +290,11 @@ def _origin(typed: TypedTerm | None, may_be_added: bool) -> dict[str, Any]:
 class _SegmentDocument(ExplainedDocument):
     """A document or passage in a segment of an index."""
 
-    def __init__(self, searcher: Searcher, number: int) -> None:
+    def __init__(self, searcher: Searcher, number: int, *, is_whole: bool = False) -> None:
+        """`is_whole`: the number is that of a first passage, and stands for its whole document."""
         self._snapshot = searcher.snapshot
         self._number = number
-        self.unit = None if self._snapshot.splitter is None else "passage"
+        self.unit = None if is_whole or self._snapshot.splitter is None else "passage"
         segment, self._row = self._snapshot.position(number)
         self._segment = self._snapshot.segments[segment]
 
@@ -327,4 +346,4 @@ class _SegmentDocument(ExplainedDocument):
         documents = self._snapshot.documents
         if not documents.has_texts:
             return []
-        return component.document_tokens(documents.by_number([self._number])[self._number].content)
+        return component.document_tokens(documents.read_by_models([self._number])[self._number])

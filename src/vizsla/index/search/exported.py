@@ -72,6 +72,7 @@ def document_vectors(searcher: Searcher) -> Iterator[tuple[int, dict[str, float]
 
     In a sum the terms are prefixed by their namespaces.
     """
+    _check_passages_alone(searcher)
     if searcher.own.has_vectors:
         name = next(part.component.name for part in searcher.own.parts if not isinstance(part, SparsePart))
         raise VizslaError(
@@ -87,8 +88,15 @@ def document_vectors(searcher: Searcher) -> Iterator[tuple[int, dict[str, float]
             yield int(found.segment.numbers[found.first + row]), dict(zip(names, weights[a:z], strict=True))
 
 
+def _check_passages_alone(searcher: Searcher) -> None:
+    """Refuse a model that scores whole documents beside passages: no other engine adds these scores."""
+    if searcher.own.documents is not None:
+        raise VizslaError(f"{searcher.own.model.name} adds scores of whole documents, which cannot be exported")
+
+
 def check_exportable(searcher: Searcher) -> None:
     """Refuse a model whose scores are no inner products, so that other engines cannot compute them."""
+    _check_passages_alone(searcher)
     for part in searcher.own.parts:
         if not isinstance(part, SparsePart | DensePart):
             raise VizslaError(f"{part.component.name} has token vectors, which cannot be exported to other engines")
@@ -160,6 +168,7 @@ def _term_table(snapshot: Snapshot, parts: Sequence[SparsePart], *, prefixed: bo
 
 def only_sparse_part(searcher: Searcher) -> SparsePart:
     """The sparse part of a model that has no other; any other model is refused."""
+    _check_passages_alone(searcher)
     if len(searcher.own.parts) > 1 or not searcher.own.sparse:
         raise VizslaError(
             f"posting lists can be exported of one sparse model, and this index has {searcher.own.model.name}"

@@ -84,7 +84,11 @@ class Highlighter:
         self._weights = weights
 
     def snippet(self, document: Document, field: str = "text", width: int = 240) -> Snippet:
-        """The part of a field that best matches the query, and the places of the matching words."""
+        """The part of a field that best matches the query, and the places of the matching words.
+
+        Of a sum the first part of which a term is in the field decides: terms that a learned model added to the query
+        are shown where no word of it is.
+        """
         value = document.get(field)
         if not is_text(value):
             return Snippet("", (), True, True)
@@ -93,7 +97,9 @@ class Highlighter:
             if not isinstance(component, SparseComponent) or component.namespace not in self._weights:
                 continue
             if field in component.fields and part_has(component, document.content):
-                return best_snippet(text, component.tokens(text), self._weights[component.namespace], width)
+                snippet = best_snippet(text, component.tokens(text), self._weights[component.namespace], width)
+                if snippet.matches:
+                    return snippet
         return best_snippet(text, [], {}, width)
 
 

@@ -16,6 +16,7 @@ from vizsla.errors import UnknownNameError, UnsupportedError, VizslaError, kind_
 from vizsla.index.reading.documents import DocumentStore
 from vizsla.index.search.bound_model import BoundModel, TokenPart
 from vizsla.index.search.combining import CANDIDATES, Combination, parts_of, union_of
+from vizsla.index.search.document_scores import DocumentScores
 from vizsla.index.search.matching import count_matching
 from vizsla.index.search.pages import Page
 from vizsla.index.search.searcher import Searcher
@@ -159,6 +160,8 @@ class Search:
         vector_index = own if options.search_params is None else _with_params(searcher, bound, options.search_params)
         combination = combination_of(options.combine)
         single = len(bound.parts) == 1
+        if bound.documents is not None and combination.name != "sum":
+            raise UnsupportedError(f"{combination.name} combines rankings of passages; leave out scores of documents")
         if single and combination.name != "sum":
             raise VizslaError(f"{combination.name} combines the parts of a sum, and this model has only one part")
         syntax = None if options.syntax is None else check_syntax(options.syntax)
@@ -175,7 +178,7 @@ class Search:
         asked["language"] = options.language
         if not bound.has_vectors and combination.name == "sum":
             return cls(searcher, bound, k, condition, threads, expected, None, **asked)
-        exact_sum = combination.name == "sum" and not single
+        exact_sum = combination.name == "sum" and (not single or bound.documents is not None)
         if exact_sum and options.search_params is not None and vector_index.is_approximate:
             raise VizslaError(
                 "a sum is searched exactly; give search parameters with one model with vectors alone, or with combine"
@@ -332,6 +335,16 @@ class Search:
 
     def _ranker(self, text: str) -> _Ranker:
         """What gives the best n rows for a query."""
+        rank, whole = self._own_ranker(text), self.bound.documents
+        if whole is None:
+            return rank
+        if self.syntax is not None:
+            text = WordQuery(self.searcher, self.bound, text, self.condition, self.syntax).plain_text
+        (query,) = self.searcher.encode([text], whole, self.condition)
+        return DocumentScores(self.searcher, whole, query).added_to(rank)
+
+    def _own_ranker(self, text: str) -> _Ranker:
+        """The same without the scores of whole documents."""
         if self.fusion is not None:
             return lambda n: self._fused_rows(text, n)
         if self.syntax is None:

@@ -247,8 +247,7 @@ class _Context(NamedTuple):
         return [dict(zip(hits.numbers.tolist(), hits.scores.tolist(), strict=True)) for hits in found]
 
     def contents(self, numbers: Sequence[int]) -> dict[int, Mapping[str, Any]]:
-        stored = self.searcher.snapshot.documents.by_number(numbers)
-        return {number: document.content for number, document in stored.items()}
+        return self.searcher.snapshot.documents.read_by_models(numbers)
 
     def statistics_of(self, component: Component) -> Statistics:
         (part,) = self.searcher.bind(component).parts

@@ -59,7 +59,7 @@ def _occurrences(snapshot: Snapshot, numbers: np.ndarray) -> list[float]:
 def bytes_of(searcher: Searcher, model: Model) -> int:
     """What an index of this model alone would take, without the documents."""
     snapshot, total = searcher.snapshot, 0
-    for part in searcher.bind(model).parts:
+    for part in searcher.bind(model).all_parts:
         if not isinstance(part, SparsePart):
             total += sum(segment.vector_bytes(part.space) + segment.numbers.nbytes for segment in snapshot.segments)
             continue

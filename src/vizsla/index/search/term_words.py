@@ -65,9 +65,9 @@ class TermWords:
         yield from self._texts_of(found[:count])
 
     def _texts_of(self, numbers: Iterable[int]) -> Iterator[str]:
-        for document in self._snapshot.documents.by_number(numbers).values():
+        for content in self._snapshot.documents.read_by_models(numbers).values():
             for field in self._part.component.fields:
-                if is_text(value := document.get(field)):
+                if is_text(value := content.get(field)):
                     yield as_text(value)
 
     def shown(self, words: Mapping[str, str]) -> dict[str, str]:

@@ -94,14 +94,14 @@ class PhraseFinder:
                 "build it again, with texts"
             )
         with self._turn:
-            pattern = self.pattern([self._encoder.lexicon.number(term) for term in terms], shape)
+            pattern = self.pattern(self._encoder.lexicon.numbers(terms), shape)
             batches = [rows[a : a + _BATCH] for a in range(0, len(rows), _BATCH)]
             return np.concatenate([self._in_texts(segment, batch, pattern) for batch in batches])
 
     def _in_texts(self, segment: int, rows: np.ndarray, pattern: PhrasePattern) -> np.ndarray:
         numbers = self._snapshot.segments[segment].numbers[rows].tolist()
-        documents = self._snapshot.documents.by_number(numbers)
-        sequences = self._encoder.encode([documents[n].content for n in numbers])
+        contents = self._snapshot.documents.read_by_models(numbers)
+        sequences = self._encoder.encode([contents[n] for n in numbers])
         return rows_with_phrase(sequences, np.arange(len(rows)), pattern)
 
 

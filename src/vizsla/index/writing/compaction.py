@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from vizsla.datasets import Splitter
 from vizsla.engine import (
     HOLE,
     DamagedSegmentError,
@@ -24,7 +26,9 @@ from vizsla.engine import (
     TermSequences,
     VectorIndex,
     fits_a_segment,
+    in_order,
     live_frequencies_without,
+    processors,
     storage_of,
     token_store,
 )
@@ -57,6 +61,7 @@ class Compaction:
         positions: bool,
         deleted: np.ndarray,
         opened: OpenSegments,
+        splitter: Splitter | None,
     ) -> None:
         """`deleted`: the insertion numbers of the documents that this commit deletes, ascending."""
         self._path = path
@@ -77,6 +82,7 @@ class Compaction:
         self.leaves_files = False
         """Whether this commit leaves files behind that no commit refers to."""
         self._positions = positions
+        self._splitter = splitter
         self._builders: dict[int, SequenceBuilder] = {}
         self._has_vectors = not all(isinstance(part.component, SparseComponent) for part in model.parts)
         before = [entry.segment for entry in self._entries] if self._has_vectors else []
@@ -153,8 +159,7 @@ class Compaction:
     def _merge(self, start: int, end: int) -> None:
         """Replace neighbouring segments by one with their live documents, if they have any."""
         old = self._entries[start:end]
-        for entry in old:
-            check_hashes(self._path, entry.name, entry.files)
+        check_hashes(self._path, {entry.name: entry.files for entry in old})
         new: list[SegmentState] = []
         if any(e.living for e in old):
             name, store = secrets.token_hex(6), self._vector_index.store
@@ -241,10 +246,10 @@ class Compaction:
         files = entry.files
         for space, (_, component) in enumerate(self._model.parts):
             bm25 = bm25_of(component)
-            if bm25 is None or f"{segment_files.SEQUENCES}{space}" in files:
+            if bm25 is None or bm25.reads_documents or f"{segment_files.SEQUENCES}{space}" in files:
                 continue
             if space not in self._builders:
-                self._builders[space] = SequenceBuilder(self._path, self._db, space, bm25)
+                self._builders[space] = SequenceBuilder(self._path, self._db, space, bm25, self._splitter)
             pieces = self._builders[space].sequences(entry.segment)
             with segment_files.writing_files(self._path, entry.name) as folder:
                 files = files | segment_files.write_sequences(folder, f"{space}-{self._generation}", space, pieces)
@@ -264,15 +269,22 @@ class Compaction:
         return rows
 
 
-def check_hashes(path: Path, name: str, facts: dict[str, arrays.Facts]) -> None:
-    """Refuse to merge a segment with a damaged file."""
-    for entry in facts.values():
+def check_hashes(path: Path, segments: Mapping[str, dict[str, arrays.Facts]]) -> None:
+    """Refuse to merge segments with a damaged file; they are read in threads."""
+    files = [(name, entry) for name, facts in segments.items() for entry in facts.values()]
+
+    def check(some: tuple[str, arrays.Facts]) -> None:
+        name, entry = some
         try:
             is_intact = arrays.hash_file(arrays.segment_folder(path, name) / entry["file"]) == entry["sha256"]
         except OSError as e:
             raise CollectionError(f"{path}: {name}/{entry['file']} cannot be read ({e.strerror})") from None
         if not is_intact:
             raise CollectionError(f"{path}: {name}/{entry['file']} is damaged: its content is not what was written")
+
+    is_large = sum([entry["bytes"] for _, entry in files]) >= arrays.PARALLEL
+    for _ in in_order(check, files, processors() if is_large else 1):
+        pass
 
 
 _BATCH = 2000  # documents that are read at once
@@ -281,9 +293,10 @@ _BATCH = 2000  # documents that are read at once
 class SequenceBuilder:
     """Reads the stored texts of documents and gives their terms by the numbers of the index."""
 
-    def __init__(self, path: Path, db: sqlite3.Connection, space: int, bm25: BM25) -> None:
+    def __init__(self, path: Path, db: sqlite3.Connection, space: int, bm25: BM25, splitter: Splitter | None) -> None:
         self._path = path
         self._db = db
+        self._splitter = splitter
         self._space = space
         self._encoder = SequenceEncoder(bm25)
         self._reads_all = bm25.reads_every_document
@@ -293,12 +306,22 @@ class SequenceBuilder:
         """The term sequences of a segment's documents, some documents at a time; deleted ones have none."""
         for a in range(0, len(segment), _BATCH):
             numbers = segment.numbers[a : a + _BATCH].tolist()
-            rows = self._db.execute(
-                "SELECT number, fields FROM contents WHERE number BETWEEN ? AND ?", (numbers[0], numbers[-1])
-            )
-            contents = {number: stored_fields(fields, self._path) for number, fields in rows}
+            contents = self._contents(numbers[0], numbers[-1])
             encoded = self._encoder.encode([contents.get(number, {}) for number in numbers])
             yield TermSequences(self._renumbered(encoded.numbers), encoded.starts)
+
+    def _contents(self, first: int, last: int) -> dict[int, Mapping[str, Any]]:
+        """What models read of stored documents; of passages also the headings above them, which are in the metadata."""
+        if self._splitter is None:
+            rows = self._db.execute("SELECT number, fields FROM contents WHERE number BETWEEN ? AND ?", (first, last))
+            return {number: stored_fields(fields, self._path) for number, fields in rows}
+        columns, table = "number, fields, metadata", "contents LEFT JOIN documents USING (number)"
+        found = self._db.execute(f"SELECT {columns} FROM {table} WHERE number BETWEEN ? AND ?", (first, last))
+        contents = {}
+        for number, fields, metadata in found:
+            stored = stored_fields(metadata or "{}", self._path)
+            contents[number] = self._splitter.headed({**stored, **stored_fields(fields, self._path)})
+        return contents
 
     def _renumbered(self, numbers: np.ndarray) -> np.ndarray:
         """Terms by the numbers of the index, given those of the lexicon."""

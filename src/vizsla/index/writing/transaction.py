@@ -228,7 +228,9 @@ class WriteTransaction:
                 for document in given:
                     if skip_bad and self.model.problem(document.with_fields(self.model.fields).content) is not None:
                         continue
-                    parts = [document] if self._splitter is None else self._splitter.passages(document)
+                    parts: Iterable[Document] = [document]
+                    if self._splitter is not None:
+                        parts = self._splitter.read(document, list(self._splitter.passages(document)))
                     self._sample.extend(islice(parts, self._sample_size - len(self._sample)))
             yield item
 
@@ -362,7 +364,7 @@ class WriteTransaction:
             chosen = vector_index or self._vector_index
             compaction = Compaction(
                 self._path, self._db, self.model, self._generation, self._memory, chosen, positions,
-                self._rows.deleted, self._opened,
+                self._rows.deleted, self._opened, self._splitter,
             )  # fmt: skip
             if positions:  # which need the numbers of words
                 self._terms.store()

@@ -19,7 +19,7 @@ from vizsla.index.writing.analysis import AnalysedBatch
 from vizsla.index.writing.segment_state import OpenSegments
 from vizsla.index.writing.transaction import Added, Updated, WriteTransaction
 from vizsla.models import Model
-from vizsla.runs import Document
+from vizsla.runs import Document, FilterLike
 from vizsla.runs.retriever import check_count, document_ids
 
 T = TypeVar("T")
@@ -31,6 +31,10 @@ def _nothing(*_: int) -> None:
     pass
 
 
+def _no_reader(_: FilterLike) -> list[str]:
+    raise VizslaError("this writer has no index to look for documents in; give their ids")
+
+
 class Hooks(NamedTuple):
     """Callbacks of a reader of the same index, called around a transaction."""
 
@@ -40,6 +44,8 @@ class Hooks(NamedTuple):
     after_commit: Callable[[], None] = _nothing
     on_end: Callable[[], None] = _nothing
     """Called when the transaction ends, committed or not."""
+    matching_ids: Callable[[FilterLike], list[str]] = _no_reader
+    """Gives the ids of the committed documents that pass a filter."""
 
 
 class Target(NamedTuple):
@@ -173,9 +179,14 @@ class Writer:
         changes = changes_by_id(documents)
         return self._change(lambda transaction: transaction.update(changes))
 
-    def delete(self, ids: str | int | Iterable[str | int]) -> int:
-        """Delete documents by id and return how many of them existed. `commit` makes it visible."""
-        stored_ids = document_ids(ids)
+    def delete(self, ids: str | int | Iterable[str | int] | None = None, *, filter: FilterLike = None) -> int:
+        """Delete documents by id, or all that pass a filter, and return how many there were.
+
+        `commit` makes it visible. A filter looks at committed documents.
+        """
+        if (ids is None) == (filter is None):
+            raise VizslaError("give either the ids of the documents to delete or a filter")
+        stored_ids = self._hooks.matching_ids(filter) if ids is None else document_ids(ids)
         return self._change(lambda transaction: transaction.delete(stored_ids))
 
     def set_weights(self, model: Model) -> None:

@@ -2,7 +2,7 @@
 import { api } from "./api.js";
 import { markShown, showBeside, showDocument, wide } from "./document.js";
 import { $, button, cut, el, fill, icon, number, toast } from "./dom.js";
-import { drawActive, drawFacets, drawRail, showWhere, toggleRail } from "./facets.js";
+import { bare, drawActive, drawFacets, drawRail, showWhere, toggleRail } from "./facets.js";
 import { showDrawer, useIndex } from "./judging.js";
 import { drawSyntaxLine, showHelp } from "./help.js";
 import { setUpKeyboard } from "./keyboard.js";
@@ -91,7 +91,7 @@ function sorting(state) {
 	if (state.a.rerank || (!names.length && !state.sort)) return null;
 	const all = ["", ...names.flatMap((name) => [name, `-${name}`])];
 	if (!all.includes(state.sort)) all.push(state.sort);  // from a link
-	const called = (value) => !value ? "Best first" : value.startsWith("-") ? `${cut(value.slice(1), 40)}, descending` : `${cut(value, 40)}, ascending`;
+	const called = (value) => !value ? "Best first" : value.startsWith("-") ? `${cut(bare(value.slice(1)), 40)}, descending` : `${cut(bare(value), 40)}, ascending`;
 	const list = el("select", { id: "sort", "aria-label": "Order of the results", onchange: () => change({ sort: list.value, page: 1, doc: "" }) },
 		all.map((value) => el("option", { value, selected: value === state.sort }, called(value))));
 	return el("label.button.choice", { title: "Order of the results (s)" }, list, icon("chevron"));

@@ -3,7 +3,9 @@ import { $, button, cut, el, fill, icon, meter, number } from "./dom.js";
 import { change, get } from "./state.js";
 
 const BUCKETS = 12;  // ranges or dates of a field that are shown at first
-const named = (field) => cut(field.replace(/\((year|month|day)\)$/, " by $1"), 40);
+/** A field as its documents have it: filters and facets write odd names in backquotes. */
+export const bare = (field) => field.replace(/^`(.*)`/, "$1");
+const named = (field) => cut(bare(field).replace(/\((year|month|day)\)$/, " by $1"), 40);
 
 /** Chooses a value of a field, or takes the choice back; `filter` selects a bucket of values. */
 export function toggleFilter(field, value, on, filter) {

@@ -1,7 +1,7 @@
 // One result, and a list of them.
 import { button, cut, el, icon, marked, meter, number, score } from "./dom.js";
 import { toggleExplanation } from "./explain.js";
-import { toggleFilter } from "./facets.js";
+import { bare, toggleFilter } from "./facets.js";
 import { gradeButtons } from "./judging.js";
 import { get, link } from "./state.js";
 
@@ -50,14 +50,14 @@ export function valueNode(value, length) {
 }
 
 function chips(hit, info) {
-	const { facets } = info;
+	const facets = new Map(info.facets.map((field) => [bare(field), field]));
 	const names = Object.keys(hit.document).filter((name) => name !== "title" && !info.fields.includes(name));
-	const first = get().sort.replace(/^-/, "");
-	return [...new Set([...(names.includes(first) ? [first] : []), ...facets, ...names])].slice(0, 40).map((name) => {
+	const first = bare(get().sort.replace(/^-/, ""));
+	return [...new Set([...(names.includes(first) ? [first] : []), ...facets.keys(), ...names])].slice(0, 40).map((name) => {
 		const values = (Object.hasOwn(hit.document, name) ? [hit.document[name]].flat() : []).filter((v) => v != null && v !== "" && v !== hit.id && typeof v !== "object").slice(0, 3);
 		return values.length > 0 && el("span.chip", el("span", cut(name, 30)), values.map((v) =>
-			facets.includes(name)
-				? button("", () => toggleFilter(name, v, true), { title: `Only documents with ${name} ${cut(v, 60)}` }, el("bdi", cut(v, 40)))
+			facets.has(name)
+				? button("", () => toggleFilter(facets.get(name), v, true), { title: `Only documents with ${name} ${cut(v, 60)}` }, el("bdi", cut(v, 40)))
 				: valueNode(v, 40)));
 	}).filter(Boolean).slice(0, CHIPS);
 }

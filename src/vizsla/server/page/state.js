@@ -89,12 +89,13 @@ export function link(kind, { patch, push = () => true, done, ...props }, ...chil
 }
 
 const PLAIN = /^[\p{L}_][\p{L}\p{N}_-]*(\.[\p{L}\p{N}_-]+)*$/u;
+const QUOTED = /^`[^`"]+`$/;
 const WORDS = /^(and|or|not|in|exists|true|false|null)$/i;
 
 function condition(field, chosen) {
 	const values = chosen.filter((f) => !f.filter).map((f) => f.value);
 	if (!values.length) return chosen.map((f) => `(${f.filter})`).join(" or ");
-	const name = PLAIN.test(field) && !WORDS.test(field) ? field : `\`${field}\``;
+	const name = QUOTED.test(field) || (PLAIN.test(field) && !WORDS.test(field)) ? field : `\`${field}\``;
 	const literals = values.map((v) => typeof v === "string" ? `"${v.replace(/["\\]/g, "\\$&")}"` : String(v));
 	return literals.length === 1 ? `${name} = ${literals[0]}` : `${name} in [${literals.join(", ")}]`;
 }
