@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import zlib
 from pathlib import Path
 
 import pytest
@@ -13,13 +15,14 @@ from vizsla import Index
 from vizsla.errors import CollectionError
 from vizsla.index import verify
 from vizsla.index.storage import terms as stored
+from vizsla.index.storage.checksums import row_sum
 from vizsla.index.storage.database import SCHEMA
+from vizsla.index.storage.packed_terms import PackedTerms
 from vizsla.index.storage.terms import (
     DamagedTermsError,
     TermBlocks,
     find_terms,
     fold_terms,
-    pack_block,
     stored_terms,
     unpack_block,
 )
@@ -27,7 +30,43 @@ from vizsla.index.storage.terms import (
 TERM = st.one_of(st.text('ab"\\\n\t0é\U0001f415', max_size=4), st.text(max_size=6)).filter(
     lambda t: t.isprintable() or "\ud800" not in t
 )
+BLOCK = PackedTerms.of(0, ["a"], 0).blocks()[0][0][2]
 TERMS = st.lists(st.tuples(st.integers(0, 2), TERM), unique=True, max_size=60)
+
+
+@given(terms=st.lists(TERM, unique=True), first=st.integers(0, 1 << 32), space=st.integers(0, 12))
+def test_packed_terms_are_what_python_makes_of_rows(terms: list[str], first: int, space: int) -> None:
+    terms = [term for term in terms if is_storable(term)]
+    packed = PackedTerms.of(space, terms, first)
+    rows = [(space, term, number) for number, term in enumerate(terms, first)]
+    assert packed.checksum() % (1 << 64) == row_sum(rows)
+    rows.sort(key=lambda row: row[1])
+    assert packed.rows() == rows
+    blocks, done = packed.blocks()
+    assert done == len(rows)
+    written = [(space, first, zlib.decompress(data).decode()) for _, first, data in blocks]
+    lines = [f"{json.dumps(term, ensure_ascii=False)}{number}\n" for _, term, number in rows]
+    assert written == ([(space, rows[0][1], "\n" + "".join(lines))] if rows else [])
+
+
+@pytest.mark.parametrize("size", [1, 70, 5000, 60_000])
+@pytest.mark.parametrize("count", [1, 127, 128, 129, 700])
+def test_blocks_end_after_128_terms_or_many_characters(size: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    terms = [f"{i:05}" + "é" * size for i in range(count)]
+    sizes, left = [], list(map(len, terms))
+    while left:
+        n = next((n for n in range(1, len(left) + 1) if n == 128 or sum(left[:n]) > 1 << 16), len(left))
+        sizes.append(n)
+        del left[:n]
+    blocks, done = PackedTerms.of(3, terms[::-1], 0).blocks(whole=False)
+    assert [len(list(unpack_block(data))) for _, _, data in blocks] == sizes[: len(blocks)]
+    assert done == sum(sizes[: len(blocks)])
+    assert len(blocks) >= len(sizes) - 1
+    monkeypatch.setattr(stored, "_AT_ONCE", 150)
+    rows = [(space, term, i) for space in (2, 3) for i, term in enumerate(terms)]
+    together = list(stored.pack_terms(rows))
+    assert [len(list(unpack_block(data))) for _, _, data in together] == 2 * sizes
+    assert [first for _, first, _ in together][: len(sizes)] == [terms[sum(sizes[:i])] for i in range(len(sizes))]
 
 
 def is_storable(term: str) -> bool:
@@ -89,7 +128,7 @@ def test_blocks_hold_what_a_table_holds(
 def test_rows_of_other_types_are_told(change: str) -> None:
     db = sqlite3.connect(":memory:")
     db.executescript(SCHEMA)
-    db.execute("INSERT INTO term_blocks VALUES (0, 'a', ?)", (pack_block([("a", 0)]),))
+    db.execute("INSERT INTO term_blocks VALUES (0, 'a', ?)", (BLOCK,))
     db.execute("INSERT INTO terms VALUES (0, 'b', 1)")
     db.execute(change)
     with pytest.raises(DamagedTermsError):
@@ -97,7 +136,7 @@ def test_rows_of_other_types_are_told(change: str) -> None:
     db.close()
 
 
-@pytest.mark.parametrize("block", [None, "text", b"", b"x" * 40, pack_block([("a", 1)])[:-3]])
+@pytest.mark.parametrize("block", [None, "text", b"", b"x" * 40, BLOCK[:-3]])
 def test_a_damaged_block_is_told(block: object) -> None:
     with pytest.raises(DamagedTermsError):
         list(unpack_block(block))

@@ -47,7 +47,7 @@ def _any_text() -> st.SearchStrategy[str]:
     table, numbers = word_classes()
     by_class = [[chr(int(c)) for c in (table == n).nonzero()[0][:40]] for n in range(1, len(numbers) + 1)]
     character = st.sampled_from(by_class).flatmap(st.sampled_from)
-    special = st.sampled_from([*"aAsS'’.,_:1 \n", "ing", "ational", "’s", "[SEP]", "\ud800"])
+    special = st.sampled_from([*"aAsS'’.,_:1 \n", "ing", "ational", "The", " the ", "'S ", "’s", "[SEP]", "\ud800"])
     return st.lists(st.one_of(character, special, st.characters()), max_size=40).map("".join)
 
 
@@ -59,6 +59,7 @@ def test_batches_equal_single_texts(name: str, texts: list[str]) -> None:
     for _ in range(2):  # the second time every form is known
         numbers, ends = lexicon.encode(texts)
         terms = [lexicon.terms[n] for n in numbers]
+        assert name == "cjk" or lexicon.terms == list(dict.fromkeys(terms))
         starts = [0, *ends.tolist()]
         assert [terms[a:b] for a, b in zip(starts, ends.tolist(), strict=False)] == [analyzer(t) for t in texts]
 
@@ -136,6 +137,40 @@ def test_many_forms_make_the_tables_grow() -> None:
     numbers, _ = lexicon.encode([" ".join(words), " ".join(reversed(words))])
     assert lexicon.terms == words
     assert numbers.tolist() == [*range(100_000), *reversed(range(100_000))]
+
+
+@pytest.mark.parametrize("name", ["lucene-english", "lower | porter", "porter | lower", "stop:german | lower:greek"])
+def test_kernels_change_plain_words_as_filters_do(name: str) -> None:
+    analyzer = Analyzer.parse(name if name == "lucene-english" else f"whitespace | {name}")
+    words = [
+        "Dogs",
+        "the",
+        "THE",
+        "'s",
+        "O'S",
+        "s",
+        "dog's",
+        "caf\u00e9s",
+        "running's",
+        "Und",
+        "und",
+        "a\u0130s",
+        "",
+        "x" * 300,
+    ]
+    words += [f"{a}{b}" for a in ("Relat", "hopp", "'") for b in ("ional", "ing", "S", "\u2019s", "ed", "iveness", "y")]
+    assert analyzer.plain_steps is not None
+    for texts in ([" ".join(words)], words, [w for w in words if w.isascii()], [w for w in words if not w.isascii()]):
+        lexicon = analyzer.lexicon()
+        numbers, _ = lexicon.encode(texts)
+        assert [lexicon.terms[n] for n in numbers] == [term for text in texts for term in analyzer(text)]
+
+
+@pytest.mark.parametrize(
+    "name", ["wordpiece", "cjk", "code", "whitespace | snowball:german", "whitespace | lower:turkish"]
+)
+def test_steps_that_kernels_lack_are_left_to_the_analyzer(name: str) -> None:
+    assert Analyzer.parse(name).plain_steps is None
 
 
 def test_counts_are_per_text() -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vizsla.engine.segment_list import SegmentList
     from vizsla.engine.suffix_array import SuffixArray, token_type
     from vizsla.engine.term_sequences import BREAK, HOLE, PhrasePattern, TermSequences, rows_with_phrase
-    from vizsla.engine.threads import processors
+    from vizsla.engine.threads import in_order, in_threads, in_threads_by_size, pool, processors
     from vizsla.engine.token_rows import (
         TokenLists,
         TokenRows,
@@ -102,6 +102,10 @@ _HOMES = {
     "live_frequencies": "deletions",
     "ngram_shares": "ngram_scores",
     "number_dtype": "residual_rows",
+    "in_order": "threads",
+    "in_threads": "threads",
+    "in_threads_by_size": "threads",
+    "pool": "threads",
     "processors": "threads",
     "rows_with_a_score": "row_search",
     "rows_with_all": "row_search",
@@ -165,11 +169,15 @@ __all__ = [
     "exact_max_sims",
     "faiss_for",
     "fits_a_segment",
+    "in_order",
+    "in_threads",
+    "in_threads_by_size",
     "learn_codec",
     "live_frequencies",
     "live_frequencies_without",
     "ngram_shares",
     "number_dtype",
+    "pool",
     "processors",
     "rows_with_a_score",
     "rows_with_all",

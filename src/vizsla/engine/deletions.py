@@ -30,7 +30,7 @@ def live_frequencies(segment: Segment, alive: np.ndarray) -> np.ndarray:
 def _living(lists: PostingLists, alive: np.ndarray) -> np.ndarray:
     table = lists.table()
     counts, to = MergeCounts.of_size(len(table.terms)), np.where(alive, 0, GONE).astype(np.int64)
-    count_lists(lists, table, to, np.arange(len(table.terms)), counts)
+    count_lists([(lists, table)], [to], [np.arange(len(table.terms))], counts, 1)
     return counts.postings
 
 

@@ -31,6 +31,7 @@ from vizsla.engine.list_directory import BlockTable
 from vizsla.engine.posting_lists import PostingLists
 from vizsla.engine.posting_vectors import MergedVectorPostings
 from vizsla.engine.segment import Segment, pad_lengths, smallest_numbers
+from vizsla.engine.threads import in_order, in_threads_by_size, processors
 from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import VectorRows, select_rows
 from vizsla.kernels import njit
@@ -201,8 +202,7 @@ class MergedPostingLists:
         pairs = [(lists, lists.table()) for lists in old]
         terms = distinct(np.concatenate([table.terms for _, table in pairs]))
         counts = MergeCounts.of_size(len(terms))
-        for (lists, table), to in zip(pairs, moved, strict=True):
-            count_lists(lists, table, to, np.searchsorted(terms, table.terms), counts)
+        count_lists(pairs, moved, [np.searchsorted(terms, table.terms) for _, table in pairs], counts)
         has_values = any(len(lists.values) for lists in old)
         _end_blocks(counts, has_values)
         present = counts.postings > 0
@@ -227,21 +227,36 @@ class MergedPostingLists:
         return len(self.maxima) > 0
 
     def pieces(self, chunk: int) -> Iterator[Piece]:
-        """The merged blocks and postings, list after list, in chunks of about `chunk` postings."""
-        block_free, free = self.block_starts[:-1].copy(), self.posting_starts[:-1].copy()
-        first, written = 0, 0
+        """The merged blocks and postings, list after list.
+
+        Threads move some lists each, about `chunk` postings at a time all together.
+        """
+        threads = max(min(processors(), chunk // _LEAST - 2), 1)
+        written = 0
+        for piece in in_order(self._piece, self._cuts(chunk if threads == 1 else chunk // (threads + 2)), threads):
+            yield piece._replace(starts=(piece.starts + np.int64(written)).astype(np.uint32))
+            written += len(piece.postings)
+
+    def _cuts(self, chunk: int) -> Iterator[tuple[int, int]]:
+        """Ranges of terms with about `chunk` postings each."""
+        first = 0
         while first < len(self.terms):
             end = int(np.searchsorted(self.posting_starts, self.posting_starts[first] + chunk, side="right")) - 1
             end = min(max(end, first + 1), len(self.terms))
-            piece = self._piece(first, end, block_free, free)
-            if not self.has_values:
-                ends, postings = with_bitmaps(np.append(piece.starts, len(piece.postings)), piece.postings)
-                piece = piece._replace(starts=ends[:-1], postings=postings)
-            yield piece._replace(starts=(piece.starts + np.int64(written)).astype(np.uint32))
-            first, written = end, written + len(piece.postings)
+            yield first, end
+            first = end
 
-    def _piece(self, first: int, end: int, block_free: np.ndarray, free: np.ndarray) -> Piece:
-        """The lists of some terms, all blocks plain; blocks start where they do in the piece."""
+    def _piece(self, some: tuple[int, int]) -> Piece:
+        """The lists of the terms from one place to another; blocks start where they do in the piece."""
+        piece = self._plain_piece(*some)
+        if self.has_values:
+            return piece
+        ends, postings = with_bitmaps(np.append(piece.starts, len(piece.postings)), piece.postings)
+        return piece._replace(starts=ends[:-1], postings=postings)
+
+    def _plain_piece(self, first: int, end: int) -> Piece:
+        """As `_piece`, all blocks plain."""
+        block_free, free = self.block_starts[first:end].copy(), self.posting_starts[first:end].copy()
         block_base, base = self.block_starts[first], self.posting_starts[first]
         block_count, count = self.block_starts[end] - block_base, self.posting_starts[end] - base
         piece = Piece(
@@ -250,11 +265,11 @@ class MergedPostingLists:
             np.empty(count, np.uint16),
             np.empty(count if self.has_values else 0, self.value_type),
         )
-        last, memory = np.full(len(self.terms), -1, np.int64), np.empty(RANGE_SIZE, np.uint16)
+        last, memory = np.full(end - first, -1, np.int64), np.empty(RANGE_SIZE, np.uint16)
         for (lists, table), to in zip(self.old, self.moved, strict=True):
             a, z = np.searchsorted(table.terms, [self.terms[first], self.terms[end - 1] + 1])
             # A term without live documents gets the position of another term, but none of its postings are moved there.
-            places = np.minimum(np.searchsorted(self.terms, table.terms[a:z]), len(self.terms) - 1)
+            places = np.minimum(np.searchsorted(self.terms[first:end], table.terms[a:z]), end - first - 1)
             if not _move(
                 lists.blocks(table), table.block_starts, int(a), to, places, memory, last, block_free, free,
                 int(block_base), int(base), piece,
@@ -264,12 +279,34 @@ class MergedPostingLists:
 
 
 def count_lists(
-    lists: PostingLists, table: BlockTable, moved: np.ndarray, places: np.ndarray, counts: MergeCounts
+    old: Sequence[tuple[PostingLists, BlockTable]],
+    moved: Sequence[np.ndarray],
+    places: Sequence[np.ndarray],
+    counts: MergeCounts,
+    threads: int | None = None,
 ) -> None:
-    """Count what live documents will have of some lists."""
-    memory = np.empty(RANGE_SIZE, np.uint16)
-    if not _count_living(lists.blocks(table), table.block_starts, moved, places, memory, counts):
+    """Count what live documents will have of lists; `places`: where the terms of each directory are in `counts`.
+
+    Each thread counts some terms in all lists.
+    """
+    bounds = np.zeros(len(counts.postings) + 1, np.int64)
+    for (_, table), at in zip(old, places, strict=True):
+        bounds[1 + at] += table.counts
+    np.cumsum(bounds, out=bounds)
+
+    def count(first: int, end: int) -> bool:
+        memory = np.empty(RANGE_SIZE, np.uint16)
+        for (lists, table), to, at in zip(old, moved, places, strict=True):
+            a, z = np.searchsorted(at, [first, end])
+            if not _count_living(lists.blocks(table), table.block_starts[a : z + 1], to, at[a:z], memory, counts):
+                return False
+        return True
+
+    if not all(in_threads_by_size(count, bounds, _LEAST, threads)):
         raise DamagedSegmentError
+
+
+_LEAST = 1 << 16  # postings that a thread counts or moves
 
 
 def _common_type(types: Sequence[np.dtype]) -> np.dtype:

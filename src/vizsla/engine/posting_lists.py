@@ -29,6 +29,7 @@ from vizsla.engine.blocks import (
     with_bitmaps,
 )
 from vizsla.engine.list_directory import MAX_RANGES, BlockTable, ListDirectory, open_lists
+from vizsla.engine.threads import in_threads_by_size
 from vizsla.kernels import njit
 from vizsla.lazy import cached_property
 
@@ -248,6 +249,9 @@ def _pack(pointers, documents, values, small, ranges, starts, postings, out):
     starts[block] = at
 
 
+_LEAST = 1 << 18  # postings that a thread packs
+
+
 def pack(
     terms: np.ndarray, pointers: np.ndarray, documents: np.ndarray, values: np.ndarray
 ) -> tuple[PostingLists, PostingLists]:
@@ -266,15 +270,31 @@ def pack(
 def _packed(
     terms: np.ndarray, pointers: np.ndarray, documents: np.ndarray, values: np.ndarray, small: bool
 ) -> PostingLists:
-    lists, blocks = np.zeros(len(terms), np.int64), np.zeros(len(terms), np.int64)
-    _count(pointers, documents, values, small, lists, blocks)
+    lists, blocks = np.zeros((2, len(terms)), np.int64)
+
+    def count(a: int, z: int) -> None:
+        _count(pointers[a : z + 1], documents, values, small, lists[a:z], blocks[a:z])
+
+    if len(documents) < 2 * _LEAST:
+        count(0, len(terms))
+    else:
+        in_threads_by_size(count, pointers, _LEAST)
+    ends, block_ends = np.append(0, np.cumsum(lists)), np.append(0, np.cumsum(blocks))
+    ranges, starts = np.empty(block_ends[-1], np.uint16), np.full(block_ends[-1] + 1, ends[-1], np.uint32)
+    postings, out = np.empty(ends[-1], np.uint16), np.empty(0 if small else ends[-1], values.dtype)
+
+    def fill(a: int, z: int) -> None:
+        own, own_blocks = slice(ends[a], ends[z]), slice(block_ends[a], block_ends[z])
+        places = np.empty(block_ends[z] - block_ends[a] + 1, np.uint32)
+        _pack(pointers[a : z + 1], documents, values, small, ranges[own_blocks], places, postings[own], out[own])
+        starts[own_blocks] = places[:-1] + ends[a]
+
+    if len(documents) < 2 * _LEAST:
+        fill(0, len(terms))
+    else:
+        in_threads_by_size(fill, pointers, _LEAST)
     present = lists > 0
-    count, block_count = int(lists.sum()), int(blocks.sum())
-    ranges, starts = np.empty(block_count, np.uint16), np.empty(block_count + 1, np.uint32)
-    postings, out = np.empty(count, np.uint16), np.empty(0 if small else count, values.dtype)
-    _pack(pointers, documents, values, small, ranges, starts, postings, out)
-    ends = np.append(0, np.cumsum(lists[present]))[:-1]
-    maxima = np.maximum.reduceat(out, ends).astype(np.float64) if len(out) else np.zeros(0)
+    maxima = np.maximum.reduceat(out, ends[:-1][present]).astype(np.float64) if len(out) else np.zeros(0)
     block_starts = np.append(0, np.cumsum(blocks[present]))
     table = BlockTable.plain(terms[present].astype(np.uint32), block_starts, ranges, starts)
     return PostingLists.of_plain(table, postings, out, maxima)

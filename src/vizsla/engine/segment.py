@@ -18,6 +18,7 @@ from vizsla.engine.posting_vectors import VectorPostings
 from vizsla.engine.residual_rows import ResidualRows
 from vizsla.engine.suffix_array import SuffixArray
 from vizsla.engine.term_sequences import TermSequences
+from vizsla.engine.threads import in_threads, in_threads_by_size, processors
 from vizsla.engine.token_rows import TokenRows
 from vizsla.engine.vector_rows import VectorRows, storage_of, wide_rows
 from vizsla.kernels import njit
@@ -270,28 +271,56 @@ def smallest_type(array: np.ndarray) -> np.ndarray:
 
 @njit(
     *(
-        f"const int64[:], const uint32[:], const {values}[:], int64, int64[:], uint32[:], {values}[:]"
+        f"const int64[:], const uint32[:], const {values}[:], int64, int64, int64, int64[:], uint32[:], {values}[:]"
         for values in VALUE_TYPES
     )
 )
-def _sort_by_term(pointers, indices, values, documents_count, free, documents, out):
-    """Put the postings of rows where the lists of their terms are; `free`: where each list goes on."""
+def _sort_by_term(pointers, indices, values, documents_count, first, end, free, documents, out):
+    """Put the postings of the terms from `first` to `end` where their lists are; `free`: where each list goes on."""
     for row in range(pointers.size - 1):
+        document = row % documents_count
         for x in range(pointers[row], pointers[row + 1]):
-            at = free[indices[x]]
-            free[indices[x]] += 1
-            documents[at] = row % documents_count
-            out[at] = values[x]
+            term = np.int64(indices[x])
+            if first <= term < end:
+                at = free[term]
+                free[term] = at + 1
+                documents[at] = document
+                out[at] = values[x]
+
+
+@njit("const uint32[:], int64, int64, int64[:]")
+def _count_terms(indices, first, end, counts):
+    """Count the postings of each term from `first` to `end`."""
+    for x in range(indices.size):
+        if first <= indices[x] < end:
+            counts[indices[x]] += 1
+
+
+_LEAST = 1 << 18  # postings that a thread sorts
 
 
 def _invert(
     pointers: np.ndarray, indices: np.ndarray, values: np.ndarray, size: int, documents_count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows to lists by a counting sort; documents come out ascending because rows are read in order."""
+    """Rows to lists by a counting sort; documents come out ascending because rows are read in order.
+
+    Each thread reads all rows and sorts the postings of its own terms.
+    """
     starts = np.zeros(size + 1, np.int64)
-    np.cumsum(np.bincount(indices, minlength=size), out=starts[1:])
     documents, out = np.empty(indices.size, np.uint32), np.empty(indices.size, values.dtype)
-    _sort_by_term(pointers, indices, values, documents_count, starts[:-1].copy(), documents, out)
+    if indices.size < 2 * _LEAST:
+        _count_terms(indices, 0, size, starts[1:])
+        np.cumsum(starts, out=starts)
+        _sort_by_term(pointers, indices, values, documents_count, 0, size, starts[:-1].copy(), documents, out)
+        return starts, documents, out
+    in_threads(lambda a, z: _count_terms(indices, a, z, starts[1:]), size, processors(), 1)
+    np.cumsum(starts, out=starts)
+    free = starts[:-1].copy()
+
+    def sort(a: int, z: int) -> None:
+        _sort_by_term(pointers, indices, values, documents_count, a, z, free, documents, out)
+
+    in_threads_by_size(sort, starts, _LEAST)
     return starts, documents, out
 
 

@@ -3,26 +3,79 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from itertools import pairwise
 from typing import TypeVar
 
+import numpy as np
+
 from vizsla.stopping import carried
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 
 def in_threads(call: Callable[[int, int], T], count: int, threads: int, least: int) -> list[T]:
-    """Split range(count) into ranges [a, z) of at least `least`, and return the results of `call(a, z)` for each."""
+    """Split range(count) into ranges [a, z) of at least `least`, and return the results of `call(a, z)` for each.
+
+    After an error in one range the others are finished before it is raised.
+    """
     parts = max(min(threads, count // least), 1)
     if parts == 1:
         return [call(0, count)]
     ends = list(pairwise(count * i // parts for i in range(parts + 1)))
     shared = carried(call)
     rest = [pool(threads).submit(shared, a, z) for a, z in ends[1:]]
-    return [call(*ends[0]), *(future.result() for future in rest)]
+    try:
+        first = call(*ends[0])
+    finally:
+        wait(rest)
+    return [first, *(future.result() for future in rest)]
+
+
+def in_threads_by_size(
+    call: Callable[[int, int], T], bounds: np.ndarray, least: int, threads: int | None = None
+) -> list[T]:
+    """As `in_threads`, for items of different sizes: each range has about the same size, `least` in all at least.
+
+    `bounds`: [n + 1] where each item begins, and where the last ends. `threads`: by default one for each processor.
+    """
+    first, total = int(bounds[0]), int(bounds[-1] - bounds[0])
+    if total < 2 * least:
+        return [call(0, len(bounds) - 1)]
+
+    def call_items(a: int, z: int) -> T:
+        begin, end = np.searchsorted(bounds, [first + a, first + z]).tolist()
+        return call(begin if a else 0, end if z < total else len(bounds) - 1)
+
+    return in_threads(call_items, total, threads or processors(), least)
+
+
+def in_order(call: Callable[[Item], T], items: Iterable[Item], threads: int) -> Iterator[T]:
+    """The results of `call` for each item, in order; `threads` items are worked on while one result is used.
+
+    >>> list(in_order(abs, [-1, 2, -3], 2))
+    [1, 2, 3]
+    """
+    if threads == 1:
+        yield from map(call, items)
+        return
+    shared = carried(call)
+    waiting: deque[Future[T]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool(threads).submit(shared, item))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+        wait(waiting)
 
 
 @cache

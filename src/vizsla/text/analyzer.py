@@ -16,6 +16,7 @@ from vizsla.text.cutting import cuts_of
 from vizsla.text.filters import Token, TokenFilter, parse_token_filter, snowball_languages
 from vizsla.text.languages import LUCENE_ENGLISH, PIPELINES, PROBE
 from vizsla.text.lexicon import Lexicon
+from vizsla.text.plain_forms import PlainSteps
 from vizsla.text.scan import find_words
 from vizsla.text.tokenizers import TOKENIZERS, Tokenizer, WordPiece, Words, parse_tokenizer
 
@@ -158,6 +159,13 @@ class Analyzer:
     def cuts(self) -> np.ndarray | None:
         """How kernels cut the words of the segmenter further, see `cutting.py`; None where they cannot do all of it."""
         return cuts_of(self.tokenizer, self.filters)
+
+    @cached_property
+    def plain_steps(self) -> PlainSteps | None:
+        """What becomes of words of ASCII characters, for a kernel; None where a kernel cannot do all of it."""
+        steps = [step.plain for step in self.filters if step.plain is not None]
+        cuts_words = type(self.tokenizer).split is not Tokenizer.split
+        return None if cuts_words or len(steps) < len(self.filters) else PlainSteps(steps)
 
     def terms_of_words(self, words: Sequence[str]) -> tuple[list[str], list[int]]:
         """The terms of words as kernels cut them, all in one list, and how many each word has."""

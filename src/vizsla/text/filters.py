@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import resources
 from itertools import pairwise
@@ -19,7 +19,8 @@ import numpy as np
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.numbers import short, whole_number
 from vizsla.spec import Option, Registry
-from vizsla.text import normalizing
+from vizsla.text import normalizing, plain_forms
+from vizsla.text.plain_forms import PlainStep
 from vizsla.text.porter import stem_words
 from vizsla.text.stemmers import language_stemmer
 from vizsla.text.words import MARKS, is_cjk_class, word_classes
@@ -78,6 +79,8 @@ class TokenFilter:
     """What `tokens` does, for a caller who needs the terms alone: terms and their places to terms."""
     of_characters: bool = False
     """Whether it only replaces characters, each by itself or with the marks and letters that belong to it."""
+    plain: PlainStep | None = None
+    """What `terms` does to words of ASCII characters, as a kernel does it."""
 
     def __str__(self) -> str:
         return f"{self.name}:{self.option}" if self.option else self.name
@@ -111,7 +114,8 @@ _LOWER = {"": normalizing.lower, "greek": normalizing.lower_greek, "turkish": no
 def lower_filter(language: str = "") -> TokenFilter:
     if language not in _LOWER:
         raise UnknownNameError("lower case of its own", language, tuple(filter(None, _LOWER)))
-    return _of_characters("lower", _LOWER[language], language)
+    plain = PlainStep(plain_forms.LOWER) if language != "turkish" else None
+    return replace(_of_characters("lower", _LOWER[language], language), plain=plain)
 
 
 def _possessive(terms: Sequence[str]) -> list[str | None]:
@@ -121,7 +125,7 @@ def _possessive(terms: Sequence[str]) -> list[str | None]:
 
 @TOKEN_FILTERS.register("possessive", help="Takes off an English 's.")
 def possessive_filter() -> TokenFilter:
-    return TokenFilter("possessive", terms=_possessive)
+    return TokenFilter("possessive", terms=_possessive, plain=PlainStep(plain_forms.POSSESSIVE))
 
 
 def _stop(language: str) -> TermChange:
@@ -133,12 +137,13 @@ def _stop(language: str) -> TermChange:
     "stop", help="Drops stop words.", options=(Option("language", help="lucene-english, or a language such as german"),)
 )
 def stop_filter(language: str) -> TokenFilter:
-    return TokenFilter("stop", language, terms=_stop(language))
+    plain = PlainStep(plain_forms.STOP, stop_words(language))
+    return TokenFilter("stop", language, terms=_stop(language), plain=plain)
 
 
 @TOKEN_FILTERS.register("porter", help="The Porter stemmer.")
 def porter_filter() -> TokenFilter:
-    return TokenFilter("porter", terms=stem_words)
+    return TokenFilter("porter", terms=stem_words, plain=PlainStep(plain_forms.PORTER))
 
 
 @cache

@@ -16,6 +16,8 @@ import numpy as np
 
 from vizsla.kernels import njit
 from vizsla.text import scan
+from vizsla.text.plain_forms import LEFT, PlainSteps
+from vizsla.text.term_table import TermTable, utf8
 from vizsla.text.tokenizers import Tokenizer
 from vizsla.text.words import PLAIN
 
@@ -41,6 +43,9 @@ class TermAnalyzer(Protocol):
 
     def __call__(self, text: str) -> list[str]: ...
 
+    @property
+    def plain_steps(self) -> PlainSteps | None: ...
+
     def terms_of_words(self, words: Sequence[str]) -> tuple[list[str], list[int]]: ...
 
 
@@ -58,18 +63,17 @@ class Lexicon:
 
     def __init__(self, analyzer: TermAnalyzer) -> None:
         self.analyzer = analyzer
-        self.terms: list[str] = []
-        self._numbers: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self.table = TermTable()
+        self.terms = self.table.terms
         self._forms = None if analyzer.cuts is None else _Forms(analyzer, self, analyzer.cuts)
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The term numbers of all texts in one array, and where each text's end in it."""
         if self._forms is not None:
             return self._terms(self._forms, *_code_points(texts), keep_dropped=False)
-        rows = [[self.number(term) for term in self.analyzer(text)] for text in texts]
+        rows = [self.analyzer(text) for text in texts]
         ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
-        return np.array([n for row in rows for n in row], dtype=np.int32), ends
+        return self.numbers([term for row in rows for term in row]), ends
 
     def count(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """How often each term occurs in each text, as CSR rows: pointers, term numbers, counts."""
@@ -120,19 +124,8 @@ class Lexicon:
         return self._terms(self._forms, *_code_points(texts), keep_dropped=self.analyzer.works_word_by_word)
 
     def numbers(self, terms: Sequence[str]) -> np.ndarray:
-        """The numbers of terms; one thread gives out new ones at a time."""
-        with self._lock:
-            new = [term for term in dict.fromkeys(terms) if term not in self._numbers]
-            self._numbers.update(zip(new, range(len(self.terms), len(self.terms) + len(new)), strict=True))
-            self.terms += new
-            return np.fromiter(map(self._numbers.__getitem__, terms), np.int32, len(terms))
-
-    def number(self, term: str) -> int:
-        """The number of a term; an unknown term gets the next number."""
-        number = self._numbers.setdefault(term, len(self.terms))
-        if number == len(self.terms):
-            self.terms.append(term)
-        return number
+        """The numbers of terms; an unknown one gets the next number."""
+        return self.table.numbers(terms)
 
 
 def _code_points(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -166,6 +159,7 @@ class _Forms:
         self._analyzer = analyzer
         self._lexicon = lexicon
         self._segmenter = segmenter
+        self._plain = analyzer.plain_steps
         self._cuts = cuts
         self._lock = threading.Lock()
         self._table = _Table(
@@ -210,16 +204,33 @@ class _Forms:
         _find_forms(codes, places, tags, *self._table, keys, numbers)
         chosen = np.flatnonzero(numbers < 0)
         if len(chosen):
-            forms = _texts(codes, places[chosen])
-            terms, counts = self._analyzer.terms_of_words(forms)
-            self._add_pieces(self._lexicon.numbers(terms), counts)
-            self._make_room(int(np.count_nonzero(keys[chosen])), len(chosen), sum(map(len, forms)))
+            new = places[chosen]
+            self._add_pieces(*self._terms_of(codes, new))
+            self._make_room(int(np.count_nonzero(keys[chosen])), len(new), int((new[:, 1] - new[:, 0]).sum()))
             self._used = _add_forms(codes, places, tags, keys, chosen, self._count, self._used, *self._table)
             numbers[chosen] = np.arange(self._count, self._count + len(chosen))
             self._count += len(chosen)
         return numbers
 
-    def _add_pieces(self, numbers: np.ndarray, counts: Sequence[int]) -> None:
+    def _terms_of(self, codes: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of the terms of forms, and how many terms each form has."""
+        if self._plain is None:
+            terms, counts = self._analyzer.terms_of_words(_texts(codes, places))
+            return self._lexicon.numbers(terms), np.array(counts, np.int64)
+        letters, sizes = self._plain.change(codes, places)
+        own = np.flatnonzero(sizes >= 0)
+        data, bounds, order = letters, np.append(0, np.cumsum(sizes[own])), None
+        sums = (sizes >= 0).astype(np.int64)
+        left = np.flatnonzero(sizes == LEFT)
+        if len(left):  # their terms come behind the others and are numbered in the order of the forms
+            terms, counts = self._analyzer.terms_of_words(_texts(codes, places[left]))
+            sums[left] = counts
+            others, ends = utf8(terms)
+            data, bounds = np.concatenate([data, others]), np.append(bounds, bounds[-1] + ends[1:])
+            order = np.argsort(np.concatenate([own, np.repeat(left, counts)]), kind="stable")
+        return self._lexicon.table.numbers_of(data, bounds, order), sums
+
+    def _add_pieces(self, numbers: np.ndarray, counts: np.ndarray) -> None:
         """Store the terms of the next forms."""
         used, end = int(self._piece_ends[self._count]), self._count + len(counts)
         while self._pieces.size < used + numbers.size:
@@ -228,7 +239,7 @@ class _Forms:
             self._piece_ends = _doubled(self._piece_ends)
         self._pieces[used : used + numbers.size] = numbers
         self._piece_ends[self._count + 1 : end + 1] = used + np.cumsum(counts)
-        self._most = max(self._most, *counts)
+        self._most = max(self._most, int(counts.max()))
 
     def _make_room(self, short: int, forms: int, characters: int) -> None:
         """Have room for more forms, `short` of them with a key.

@@ -94,7 +94,7 @@ class PhraseFinder:
                 "build it again, with texts"
             )
         with self._turn:
-            pattern = self.pattern([self._encoder.lexicon.number(term) for term in terms], shape)
+            pattern = self.pattern(self._encoder.lexicon.numbers(terms), shape)
             batches = [rows[a : a + _BATCH] for a in range(0, len(rows), _BATCH)]
             return np.concatenate([self._in_texts(segment, batch, pattern) for batch in batches])
 

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from vizsla.engine import in_threads, processors
 from vizsla.errors import CollectionError
 
 FOLDER = "segments"
@@ -94,6 +95,22 @@ def write_array(file: Path, array: np.ndarray) -> Facts:
     with ArrayFile(file, array.dtype, array.shape) as out:
         out.write(array)
     return out.facts
+
+
+PARALLEL = 1 << 22
+"""Bytes of files from which threads write or read them."""
+
+
+def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, Facts]:
+    """Write arrays to files of these names, in threads if they are large; returns the descriptions of the files."""
+    if sum([array.nbytes for array in arrays.values()]) < PARALLEL:
+        return {name: write_array(folder / f"{name}.npy", array) for name, array in arrays.items()}
+    items = list(arrays.items())
+
+    def write(a: int, z: int) -> list[tuple[str, Facts]]:
+        return [(name, write_array(folder / f"{name}.npy", array)) for name, array in items[a:z]]
+
+    return dict(pair for part in in_threads(write, len(items), processors(), 1) for pair in part)
 
 
 def read_array(path: Path, segment: str, facts: Facts) -> np.ndarray:

@@ -11,17 +11,21 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from itertools import islice
 from typing import Any
 
 import numpy as np
+
+from vizsla.engine import pool, processors
+from vizsla.index.storage.packed_terms import PackedTerms
 
 KEY = "checksums"
 """The key of the sums in the table `meta`."""
 
 TABLES = ("documents", "terms", "deletions", "meta", "segments")
 _MODULUS = 1 << 64
-_AT_ONCE = 4096  # rows
+_AT_ONCE = 1024  # rows that are counted together
 _DOCUMENTS = (
     "SELECT number, metadata, NULL FROM documents WHERE {0} "
     "UNION ALL SELECT number, NULL, fields FROM contents WHERE {0}"
@@ -52,14 +56,18 @@ class Checksums:
         """`stored`: those that `store` has stored with the last commit; None if there was none."""
         before = stored or {}
         self._sums = {name: int(before.get(name, "0"), 16) for name in ("documents", "terms", "deletions")}
+        self._counting: list[Future[int]] = []
 
     def add(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Count added rows of `documents` (number, metadata and fields), `terms` or `deletions`."""
         self._sums[table] += row_sum(rows)
 
-    def add_terms(self, namespace: int, terms: Iterable[str], first: int) -> None:
-        """Count added rows of `terms`, whose numbers count up from `first`."""
-        self._sums["terms"] += _sum([f"{namespace}\0{term}\0{number}" for number, term in enumerate(terms, first)])
+    def add_terms(self, terms: PackedTerms) -> None:
+        """Count added rows of `terms`; many are counted by another thread until `store`."""
+        if len(terms) < _AT_ONCE:
+            self._sums["terms"] += terms.checksum()
+        else:
+            self._counting.append(pool(processors()).submit(terms.checksum))
 
     def remove(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Count removed rows."""
@@ -76,6 +84,8 @@ class Checksums:
 
     def store(self, db: sqlite3.Connection, generation: int, next_term: int) -> None:
         """Store the sums, at the end of the transaction of the commit."""
+        while self._counting:
+            self._sums["terms"] += self._counting.pop().result()
         sums = {name: _written(total) for name, total in self._sums.items()}
         stored = {**sums, **_small_tables(db, generation), "next_term": next_term, "generation": generation}
         db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (KEY, json.dumps(stored)))

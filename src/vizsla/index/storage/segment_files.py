@@ -29,6 +29,7 @@ from vizsla.index.storage.arrays import (
     spaces_of,
     sync_folder,
     write_array,
+    write_arrays,
 )
 from vizsla.index.storage.stored_ids import StoredIds
 
@@ -130,12 +131,13 @@ class DatedIds(NamedTuple):
 def write_segment(path: Path, segment: str, arrays: Segment, ids: DatedIds) -> dict[str, Facts]:
     """Write a new segment; returns the descriptions of its files."""
     with writing_files(path, segment, new=True) as folder:
+        written = write_arrays(folder, _plain_arrays(arrays))
         return {
-            **{name: write_array(folder / f"{name}.npy", getattr(arrays, name)) for name in _DOCUMENTS},
+            "lengths": written["lengths"],  # described first
+            "sizes": written["sizes"],
             **_write_numbers(folder, arrays.numbers),
             **document_ids.write_ids(folder, *ids),
-            **_write_lists(folder, "small", arrays.small),
-            **_write_lists(folder, "large", arrays.large),
+            **written,
             **vector_files.write_vectors(folder, arrays),
         }
 
@@ -144,7 +146,7 @@ def write_merged(path: Path, segment: str, merge: Merge, ids: DatedIds, chunk: i
     """Write a new segment from a merge, `chunk` postings at a time; `store`: the type of its dense vectors."""
     with writing_files(path, segment, new=True) as folder:
         return {
-            **{name: write_array(folder / f"{name}.npy", getattr(merge, name)) for name in _DOCUMENTS},
+            **write_arrays(folder, {name: getattr(merge, name) for name in _DOCUMENTS}),
             **_write_numbers(folder, merge.numbers),
             **document_ids.write_ids(folder, *ids),
             **_write_merged_lists(folder, "small", merge.small, chunk),
@@ -252,12 +254,14 @@ def read_numbers(path: Path, segment: str, facts: Mapping[str, Facts], count: in
 # Posting lists, whose directories are in `groups` and `records`; see `ListDirectory`.
 
 
-def _write_lists(folder: Path, kind: str, lists: PostingLists) -> dict[str, Facts]:
-    """Write the small or the large posting lists of a segment; returns the descriptions of the files."""
-    arrays = {**_directory_arrays(lists.directory), _postings_part(kind): lists.postings}
-    if kind == "large":
-        arrays |= {"values": lists.values, "tops": lists.maxima}
-    return _write_parts(folder, kind, arrays)
+def _plain_arrays(segment: Segment) -> dict[str, np.ndarray]:
+    """The arrays of a segment that lie in a file each as they are: lengths, and the small and large posting lists."""
+    arrays = {name: getattr(segment, name) for name in _DOCUMENTS}
+    for kind, lists in ("small", segment.small), ("large", segment.large):
+        for part in _DIRECTORY:
+            arrays[f"{kind}_{part}"] = getattr(lists.directory, part)
+        arrays[f"{kind}_{_postings_part(kind)}"] = lists.postings
+    return arrays | {"large_values": segment.large.values, "large_tops": segment.large.maxima}
 
 
 def _write_merged_lists(folder: Path, kind: str, lists: MergedPostingLists, chunk: int) -> dict[str, Facts]:
@@ -278,7 +282,8 @@ def _write_merged_lists(folder: Path, kind: str, lists: MergedPostingLists, chun
     starts.append(np.array([lists.size], np.uint32))
     table = BlockTable(lists.terms, lists.block_starts, np.concatenate(ranges), np.concatenate(starts), lists.counts)
     arrays = _directory_arrays(ListDirectory.pack(table)) | ({"tops": lists.maxima} if kind == "large" else {})
-    return {f"{kind}_{part}": file.facts for part, file in out.items()} | _write_parts(folder, kind, arrays)
+    parts = write_arrays(folder, {f"{kind}_{part}": array for part, array in arrays.items()})
+    return {f"{kind}_{part}": file.facts for part, file in out.items()} | parts
 
 
 def _postings_part(kind: str) -> str:
@@ -287,10 +292,6 @@ def _postings_part(kind: str) -> str:
 
 def _directory_arrays(directory: ListDirectory) -> dict[str, np.ndarray]:
     return {part: getattr(directory, part) for part in _DIRECTORY}
-
-
-def _write_parts(folder: Path, kind: str, arrays: Mapping[str, np.ndarray]) -> dict[str, Facts]:
-    return {f"{kind}_{part}": write_array(folder / f"{kind}_{part}.npy", array) for part, array in arrays.items()}
 
 
 def _read_lists(path: Path, segment: str, facts: Mapping[str, Facts], kind: str) -> PostingLists:

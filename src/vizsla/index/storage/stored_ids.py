@@ -11,7 +11,7 @@ before. An id without a digit at its end has the number -1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,11 +52,12 @@ class StoredTexts:
     """[n / 64, rounded up] int64: where the texts 0, 64, 128 and so on begin."""
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> StoredTexts:
+    def of(cls, texts: Sequence[str]) -> StoredTexts:
         """Texts as arrays; half a surrogate pair cannot be stored."""
-        encoded = [text.encode() for text in texts]
-        sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
-        return cls.packed(np.frombuffer(b"".join(encoded), np.uint8), sizes)
+        joined = "".join(texts)
+        parts = texts if joined.isascii() else [text.encode() for text in texts]
+        sizes = np.fromiter(map(len, parts), np.int64, len(parts))
+        return cls.packed(np.frombuffer(joined.encode(), np.uint8), sizes)
 
     @classmethod
     def packed(cls, data: np.ndarray, sizes: np.ndarray) -> StoredTexts:
@@ -328,6 +329,18 @@ def _sorted(texts: StoredTexts, keys: _Keys | None = None) -> np.ndarray:
     keys = keys or _Keys(texts)
     order, work = np.arange(len(texts), dtype=np.uint32), np.empty(len(texts), np.uint32)
     in_work = _sort(texts.data, keys.begins, keys.ends, keys.numbers, order, work)
+    return work if in_work else order
+
+
+def sorted_texts(texts: StoredTexts) -> np.ndarray:
+    """The places of texts in the order of their bytes.
+
+    >>> sorted_texts(StoredTexts.of(["b10", "b9", "a"])).tolist()
+    [2, 0, 1]
+    """
+    ends = np.cumsum(texts.sizes, dtype=np.int64)
+    order, work = np.arange(len(texts), dtype=np.uint32), np.empty(len(texts), np.uint32)
+    in_work = _sort(texts.data, ends - texts.sizes, ends, np.zeros(len(texts), np.int64), order, work)
     return work if in_work else order
 
 

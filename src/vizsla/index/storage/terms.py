@@ -20,11 +20,13 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from vizsla.index.storage import database
+from vizsla.index.storage.packed_terms import PackedTerms
+from vizsla.index.storage.stored_ids import StoredTexts
 from vizsla.plain_data import parse_json
 
-BLOCK = 128
-_LONGEST = 1 << 16  # characters of a block, after which it ends early
 _MOST_BYTES = 1 << 26  # of a block when it is decompressed; no block of ours comes near
 _MIN_FOLDED = 4096  # terms that stay in the table
 _SHARE = 4  # the table is moved when it has a quarter as many terms as the blocks
@@ -37,6 +39,7 @@ _BLOCK = "SELECT data FROM term_blocks WHERE namespace = ? AND first = ?"
 _FIND_BLOCK = "SELECT data FROM term_blocks WHERE namespace = ? AND first <= ? ORDER BY first DESC LIMIT 1"
 _SINGLE = 50  # terms whose blocks are looked for one by one
 _KEPT = 1024  # decompressed blocks, of 2 kB each
+_AT_ONCE = 1 << 17  # terms that are packed at once when they come from blocks
 
 
 class DamagedTermsError(Exception):
@@ -66,17 +69,6 @@ Block = tuple[int, str, bytes]
 """A row of the table `term_blocks`: namespace, first term and content."""
 
 
-def pack_block(terms: Iterable[tuple[str, int]]) -> bytes:
-    """Terms and their numbers as a block.
-
-    >>> block = pack_block([("bark", 7), ("bärk", 2), ('"', 5)])
-    >>> list(unpack_block(block))
-    [('bark', 7), ('bärk', 2), ('"', 5)]
-    """
-    lines = [f"{_encode(term)}{number}\n" for term, number in terms]
-    return zlib.compress(("\n" + "".join(lines)).encode())
-
-
 def _text_of(block: object) -> str:
     if not isinstance(block, bytes):
         raise DamagedTermsError
@@ -91,7 +83,12 @@ def _text_of(block: object) -> str:
 
 
 def unpack_block(block: object) -> Iterator[tuple[str, int]]:
-    """The terms of a block and their numbers."""
+    """The terms of a block and their numbers.
+
+    >>> ((_, first, block),), _ = PackedTerms.of(0, ["bärk", "bark", '"'], 5).blocks()
+    >>> first, list(unpack_block(block))
+    ('"', [('"', 7), ('bark', 6), ('bärk', 5)])
+    """
     text = _text_of(block)
     is_plain = "\\" not in text
     try:
@@ -261,16 +258,19 @@ def is_foldable(next_term: int, folded: int) -> bool:
 def pack_terms(terms: Iterable[Row]) -> Iterator[Block]:
     """Namespace, first term and content of each block of sorted terms."""
     for namespace, own in groupby(terms, itemgetter(0)):
-        block: list[tuple[str, int]] = []
-        size = 0
-        for _, term, number in own:
-            block.append((term, number))
-            size += len(term)
-            if len(block) == BLOCK or size > _LONGEST:
-                yield namespace, block[0][0], pack_block(block)
-                block, size = [], 0
-        if block:
-            yield namespace, block[0][0], pack_block(block)
+        left: list[Row] = []
+        for row in own:
+            left.append(row)
+            if len(left) == _AT_ONCE:
+                blocks, done = _packed(namespace, left).blocks(whole=False)
+                yield from blocks
+                del left[:done]
+        yield from _packed(namespace, left).blocks()[0]
+
+
+def _packed(namespace: int, rows: Sequence[Row]) -> PackedTerms:
+    texts = StoredTexts.of([term for _, term, _ in rows])
+    return PackedTerms(namespace, texts, np.array([number for _, _, number in rows], np.int64))
 
 
 def fold_terms(

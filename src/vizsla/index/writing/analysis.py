@@ -36,6 +36,7 @@ from vizsla.runs.documents import refusal
 BATCH_CHARACTERS = 4_000_000
 BYTES_PER_TERM = 250  # the memory of an encoder for a term: its forms, its text, its number
 _AHEAD = 8  # batches, beside two for each thread, so that threads go on while the writer writes a segment
+_BYTES_PER_BYTE = 16  # that analysing a batch of lines takes: code points, words, places of values
 _MOST_THREADS = 8  # by default; more wait for the writer
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
@@ -255,7 +256,8 @@ class Analysis:
         if workers in (None, 1) and len(first) == 1:  # a single batch: a thread would not help
             yield analyst.analyse(first[0])
         elif analyst.can_share(first[0]):
-            yield from _in_threads(analyst, chain(first, work), workers or min(available_cores(), _MOST_THREADS))
+            threads = workers or min(available_cores(), _MOST_THREADS)
+            yield from _in_threads(analyst, chain(first, work), threads, self.max_bytes // 2)
         elif workers in (None, 1):
             yield from _in_a_thread(analyst, chain(first, work))
         else:
@@ -293,16 +295,43 @@ def _in_a_thread(analyst: Analyst, work: Iterator[Batch]) -> Generator[AnalysedB
         yield from _in_order(lambda batch: executor.submit(analyst.analyse, batch).result, work, 1)
 
 
-def _in_threads(analyst: Analyst, work: Iterator[Batch], workers: int) -> Generator[AnalysedBatch]:
-    """In threads that share the terms of one analyst; its terms have the numbers that one thread would give them."""
+def _in_threads(analyst: Analyst, work: Iterator[Batch], workers: int, memory: int) -> Generator[AnalysedBatch]:
+    """In threads that share the terms of one analyst; its terms have the numbers that one thread would give them.
+
+    `memory`: about how much the batches that are analysed now may take; one is analysed in any case.
+    """
+    room = _Room(memory)
     with _threads(workers) as executor:
 
         def submit(batch: Batch) -> Callable[[], AnalysedBatch]:
             encoders = analyst.next_encoders()
+            size = _BYTES_PER_BYTE * len(batch.data) if isinstance(batch, RawLines) else 0
+            room.take(size)
             encoded = executor.submit(analyst.encode, batch, encoders)
+            encoded.add_done_callback(lambda _: room.give(size))
             return lambda: analyst.finish(encoded.result(), encoders)
 
         yield from _in_order(submit, work, _AHEAD + 2 * workers)
+
+
+class _Room:
+    """Memory that batches take while they are analysed."""
+
+    def __init__(self, size: int) -> None:
+        self._left = self._size = size
+        self._changed = threading.Condition()
+
+    def take(self, size: int) -> None:
+        """Wait until there is room; when nobody has any there is, for any size."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._left >= min(size, self._size))
+            self._left -= min(size, self._size)
+
+    def give(self, size: int) -> None:
+        """Give back what was taken."""
+        with self._changed:
+            self._left += min(size, self._size)
+            self._changed.notify()
 
 
 @contextmanager

@@ -98,9 +98,9 @@ class Buffer:
             numbers,
             np.array([rows.length_codes for rows in rows_of]),
             np.array([rows.lengths for rows in rows_of]),
-            np.concatenate([[0], np.cumsum(np.concatenate([rows.counts for rows in rows_of]))]),
-            np.concatenate([rows.indices for rows in rows_of]),
-            np.concatenate([rows.values for rows in rows_of]),
+            np.append(0, np.cumsum(_joined([rows.counts for rows in rows_of]), dtype=np.int64)),
+            _joined([rows.indices for rows in rows_of]),
+            _joined([rows.values for rows in rows_of]),
             dense,
             tokens,
             matches,
@@ -109,6 +109,11 @@ class Buffer:
         self._first += self._count
         self._count = 0
         return segment
+
+
+def _joined(arrays: list[np.ndarray]) -> np.ndarray:
+    """The items of all arrays; those of a single one are not copied."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _postings(batch: AnalysedBatch) -> int:
@@ -144,7 +149,7 @@ class _SparseNamespace:
         self._terms = numbers
         self._numbers: dict[int, np.ndarray] = {}
         self._empty = not numbers.has(space)
-        self._pending: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
+        self._pending: tuple[list[np.ndarray], ...] = ([], [], [], [])
         self.bytes = 0
         self.postings = 0
 
@@ -163,15 +168,23 @@ class _SparseNamespace:
             numbers = np.concatenate([numbers, new])
         self._numbers[analyst] = numbers
         entry = (rows.counts, numbers[rows.indices], rows.values, rows.lengths)
-        self._pending.append(entry)
-        self.bytes += sum(array.nbytes for array in entry)
+        for column, array in zip(self._pending, entry, strict=True):
+            column.append(array)
+            self.bytes += array.nbytes
         self.postings += len(rows.indices)
 
     def flush(self) -> _SegmentRows:
         """Empty the namespace and return its rows."""
-        pending, self._pending, self.bytes, self.postings = self._pending, [], 0, 0
-        counts, indices, values, lengths = (np.concatenate(column) for column in zip(*pending, strict=True))
+        self.bytes = self.postings = 0
+        counts, indices, values, lengths = map(_taken, self._pending)
         return _SegmentRows(self._component.length_codes(lengths), lengths, counts, indices, values)
+
+
+def _taken(arrays: list[np.ndarray]) -> np.ndarray:
+    """The items of arrays, which are let go of, so that no more than one column is in memory twice."""
+    joined = np.concatenate(arrays)
+    arrays.clear()
+    return joined
 
 
 class _DenseNamespace:

@@ -26,7 +26,9 @@ from vizsla.engine import (
     TermSequences,
     VectorIndex,
     fits_a_segment,
+    in_order,
     live_frequencies_without,
+    processors,
     storage_of,
     token_store,
 )
@@ -157,8 +159,7 @@ class Compaction:
     def _merge(self, start: int, end: int) -> None:
         """Replace neighbouring segments by one with their live documents, if they have any."""
         old = self._entries[start:end]
-        for entry in old:
-            check_hashes(self._path, entry.name, entry.files)
+        check_hashes(self._path, {entry.name: entry.files for entry in old})
         new: list[SegmentState] = []
         if any(e.living for e in old):
             name, store = secrets.token_hex(6), self._vector_index.store
@@ -268,15 +269,22 @@ class Compaction:
         return rows
 
 
-def check_hashes(path: Path, name: str, facts: dict[str, arrays.Facts]) -> None:
-    """Refuse to merge a segment with a damaged file."""
-    for entry in facts.values():
+def check_hashes(path: Path, segments: Mapping[str, dict[str, arrays.Facts]]) -> None:
+    """Refuse to merge segments with a damaged file; they are read in threads."""
+    files = [(name, entry) for name, facts in segments.items() for entry in facts.values()]
+
+    def check(some: tuple[str, arrays.Facts]) -> None:
+        name, entry = some
         try:
             is_intact = arrays.hash_file(arrays.segment_folder(path, name) / entry["file"]) == entry["sha256"]
         except OSError as e:
             raise CollectionError(f"{path}: {name}/{entry['file']} cannot be read ({e.strerror})") from None
         if not is_intact:
             raise CollectionError(f"{path}: {name}/{entry['file']} is damaged: its content is not what was written")
+
+    is_large = sum([entry["bytes"] for _, entry in files]) >= arrays.PARALLEL
+    for _ in in_order(check, files, processors() if is_large else 1):
+        pass
 
 
 _BATCH = 2000  # documents that are read at once

@@ -47,11 +47,14 @@ class DocumentIds:
 
     def find(self, ids: Sequence[str]) -> list[tuple[str, int]]:
         """Ids and insertion numbers of live documents, in the order of the numbers."""
-        found = [(doc_id, self._pending[doc_id]) for doc_id in ids if doc_id in self._pending]
-        try:
-            found += find_in_segments(self._segments, ids)
-        except DamagedTextsError:
-            raise database.damaged_segment(self._path) from None
+        found: list[tuple[str, int]] = []
+        if not self._pending.keys().isdisjoint(ids):
+            found += [(doc_id, self._pending[doc_id]) for doc_id in ids if doc_id in self._pending]
+        if self._segments:
+            try:
+                found += find_in_segments(self._segments, ids)
+            except DamagedTextsError:
+                raise database.damaged_segment(self._path) from None
         if not found:
             return []
         select = "SELECT number FROM deletions WHERE number IN (SELECT value FROM json_each(?))"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import repeat
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from vizsla.errors import VizslaError
 from vizsla.index.storage import checksums, database
+from vizsla.index.storage.packed_terms import PackedTerms
 from vizsla.index.storage.terms import (
     Block,
     Row,
@@ -22,7 +23,6 @@ from vizsla.index.storage.terms import (
     has_terms,
     insert_terms,
     is_foldable,
-    pack_terms,
 )
 
 _MOST_KNOWN = 200_000  # terms of a namespace
@@ -94,7 +94,7 @@ class TermNumbers:
         self._known = known
         self._next: int = meta["next_term"]
         self._folded: int = meta.get(database.FOLDED, 0)
-        self._pending: dict[int, tuple[list[str], list[int]]] = {}
+        self._pending: dict[int, list[PackedTerms]] = {}
         self._pending_count = 0
         self._packing: Future[list[Block]] | None = None
 
@@ -124,13 +124,14 @@ class TermNumbers:
 
     def _add(self, namespace: int, terms: Sequence[str]) -> None:
         """Give the next numbers to terms."""
-        first, self._next = self._next, self._next + len(terms)
-        pending, numbers = self._pending.setdefault(namespace, ([], []))
-        pending += terms
-        numbers += range(first, self._next)
-        self._checksums.add_terms(namespace, terms, first)
+        if not terms:
+            return
+        packed = PackedTerms.of(namespace, terms, self._next)
+        self._next += len(packed)
+        self._pending.setdefault(namespace, []).append(packed)
+        self._checksums.add_terms(packed)
         database.set_meta(self._db, "next_term", self._next)
-        self._pending_count += len(terms)
+        self._pending_count += len(packed)
         if self._pending_count > _MOST_PENDING:
             self.store()
 
@@ -141,8 +142,8 @@ class TermNumbers:
     def begin_fold(self) -> None:
         """Start `fold` in a thread if all terms are in memory and they are many; no terms may be added afterwards."""
         if self._pending_count == self._next and is_foldable(self._next, 0):
-            executor = ThreadPoolExecutor(1)
-            self._packing = executor.submit(lambda rows: [*pack_terms(rows)], self._in_order(self._pending))
+            executor, pending = ThreadPoolExecutor(1), self._pending
+            self._packing = executor.submit(lambda: [b for part in _by_namespace(pending) for b in part.blocks()[0]])
             executor.shutdown(wait=False)
 
     def fold(self, *, whole: bool) -> None:
@@ -152,14 +153,10 @@ class TermNumbers:
         self._folded = fold_terms(self._db, self._path, self._next, self._folded, new, packed, whole=whole)
 
     def _take_pending(self) -> Iterator[Row]:
+        """The terms in memory in the order of blocks, which is also how they are inserted fastest."""
         pending, self._pending, self._pending_count = self._pending, {}, 0
-        return self._in_order(pending)
+        return chain.from_iterable(map(PackedTerms.rows, _by_namespace(pending)))
 
-    @staticmethod
-    def _in_order(pending: dict[int, tuple[list[str], list[int]]]) -> Iterator[Row]:
-        """Terms in memory in the order of blocks, which is also how they are inserted fastest."""
-        for namespace, (terms, numbers) in sorted(pending.items()):
-            order = sorted(range(len(terms)), key=terms.__getitem__)
-            yield from zip(
-                repeat(namespace), map(terms.__getitem__, order), map(numbers.__getitem__, order), strict=False
-            )
+
+def _by_namespace(pending: Mapping[int, Sequence[PackedTerms]]) -> list[PackedTerms]:
+    return [PackedTerms.concatenated(pending[namespace]) for namespace in sorted(pending)]

@@ -1,0 +1,168 @@
+"""An index is the same byte for byte, whatever the number of threads that build, change and compact it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vizsla import Index
+from vizsla.datasets import Source, raw_lines
+from vizsla.engine import merge, posting_lists, segment
+from vizsla.engine.threads import in_order, in_threads, in_threads_by_size
+from vizsla.index import verify
+from vizsla.index.storage import arrays, packed_terms
+from vizsla.index.writing import analysis
+from vizsla.models import parse_model
+
+COUNT = 3000
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two collections; the second replaces some documents of the first."""
+    chance = random.Random(7)
+    words = [f"{a}{b}{c}" for a in ("run", "bark", "sleep", "Über", "o'") for b in "abcdefghij" for c in range(40)]
+    weights = [1 / (i + 1) for i in range(len(words))]
+    folder = tmp_path_factory.mktemp("corpora")
+    files = []
+    for name, ids in (("a", range(COUNT)), ("b", range(COUNT - 400, COUNT + 600))):
+        records = []
+        for i in ids:
+            text = " ".join(chance.choices(words, weights, k=chance.randrange(1, 60)))
+            records.append({"_id": f"d{i * (1 + i % 3)}-{i}", "text": f"{text} {'bark ' * (i % 9)} only{name}{i}"})
+        files.append(folder / f"{name}.jsonl")
+        files[-1].write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+    return files
+
+
+def use(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    """Have work of any size done in so many threads."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(threads)), raising=False)
+    for module in (segment, posting_lists, merge):
+        monkeypatch.setattr(module, "_LEAST", 64)
+    monkeypatch.setattr(arrays, "PARALLEL", 0)
+    monkeypatch.setattr(packed_terms, "_FEWEST", 1)
+    monkeypatch.setattr(raw_lines, "RAW_LINES", 100)
+
+
+def content(path: Path) -> dict[str, Any]:
+    """All that an index consists of, but for the names of its segments, which are random."""
+    with sqlite3.connect(path / "index.db") as db:
+        tables = {
+            name: db.execute(f"SELECT * FROM {name}").fetchall()
+            for name in ("terms", "term_blocks", "deletions", "documents")
+        }
+        names = [name for (name,) in db.execute("SELECT id FROM segments")]
+    folders = [path / "segments" / name for name in names]
+    digests = [{f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in folder.iterdir()} for folder in folders]
+    return {**tables, "segments": sorted(digests, key=lambda files: sorted(files.items()))}
+
+
+def build(path: Path, corpora: list[Path], threads: int, memory: int) -> list[dict[str, Any]]:
+    """Add, replace, delete and compact; what the index is after each step."""
+    first, second = (Source.find(file) for file in corpora)
+    states = []
+    with Index.create(path, memory=memory, store=False) as index, index.writer() as writer:
+        writer.add(first.raw_lines() or (), workers=threads)
+        writer.commit()
+        states.append(content(path))
+        writer.add(second.raw_lines() or (), workers=threads)
+        writer.commit()
+        states.append(content(path))
+        writer.delete([f"d{i * (1 + i % 3)}-{i}" for i in range(0, COUNT, 3)])
+        writer.commit()
+        states.append(content(path))
+        writer.compact()
+        states.append(content(path))
+    return states
+
+
+@pytest.mark.parametrize("memory", [200_000, 1 << 20, 1 << 28])
+def test_an_index_is_the_same_for_any_number_of_threads(
+    tmp_path: Path, corpora: list[Path], memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = {}
+    for threads in (1, 2, 3, 8):
+        use(monkeypatch, threads)
+        built[threads] = build(tmp_path / str(threads), corpora, threads, memory)
+    # With little memory there are so many segments that the commit merges them, with much there is one.
+    assert (len(built[1][0]["segments"]) > 1) == (memory == 1 << 20)
+    assert len(built[1][-1]["segments"]) == 1
+    for threads in (2, 3, 8):
+        assert built[threads] == built[1]
+    assert verify(tmp_path / "8") == []
+    with Index.open(tmp_path / "8") as index:
+        assert len(index) == COUNT + 600 - COUNT // 3
+        assert index.search(f"onlyb{COUNT}").ids == [f"d{COUNT * (1 + COUNT % 3)}-{COUNT}"]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+@pytest.mark.parametrize("sizes", [[0], [5], [0, 0, 7, 0], [1, 1, 1, 90, 1, 1], list(range(20))])
+def test_ranges_of_about_the_same_size_hold_all_items(sizes: list[int], threads: int) -> None:
+    """Items without a size at the ends belong to the first and the last range."""
+    bounds = 10 + np.append(0, np.cumsum(sizes))
+    ranges = in_threads_by_size(lambda a, z: (a, z), bounds, 1, threads)
+    assert [i for a, z in ranges for i in range(a, z)] == list(range(len(sizes)))
+    assert len(ranges) <= threads
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_error_of_a_thread_is_raised_when_the_others_have_ended(threads: int) -> None:
+    done = []
+
+    def work(a: int, z: int) -> None:
+        if a == 0:
+            raise ValueError("the first")
+        done.append((a, z))
+
+    with pytest.raises(ValueError, match="the first"):
+        in_threads(work, 8, threads, 1)
+    assert len(done) == threads - 1
+
+    def fail(item: int) -> int:
+        if item == 3:
+            raise ValueError("three")
+        return item
+
+    results = in_order(fail, range(9), threads)
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="three"):
+        list(results)
+
+
+@pytest.mark.parametrize(("memory", "most"), [(1, 1), (1 << 16, 2), (1 << 30, 8)])
+def test_batches_that_are_analysed_at_a_time_share_a_bound(
+    corpora: list[Path], memory: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raw_lines, "RAW_LINES", 100)
+    lock, at_work, seen = threading.Lock(), [0], [0]
+    analyst = analysis.Analyst(parse_model("bm25"), None, False, 1 << 20)
+    encode = analyst.encode
+
+    def watched(batch: analysis.Batch, encoders: Any) -> analysis.AnalysedBatch:
+        assert isinstance(batch, raw_lines.RawLines)
+        size = analysis._BYTES_PER_BYTE * len(batch.data)
+        with lock:
+            at_work[0] += size
+            seen[0] = max(seen[0], at_work[0])
+            assert at_work[0] <= max(memory, size)
+        try:
+            return encode(batch, encoders)
+        finally:
+            with lock:
+                at_work[0] -= size
+
+    monkeypatch.setattr(analyst, "encode", watched)
+    work = iter(Source.find(corpora[0]).raw_lines() or ())
+    batches = list(analysis._in_threads(analyst, work, most, memory))
+    assert [doc_id for batch in batches for doc_id in batch.ids] == [f"d{i * (1 + i % 3)}-{i}" for i in range(COUNT)]
+    assert seen[0] > 0
