@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -126,7 +125,7 @@ def test_waiting_for_a_processor_does_not_count(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
 def test_the_system_tells_how_long_a_process_waited() -> None:
-    assert 0 < confined._waited(os.getpid()) < time.monotonic()
+    assert confined._waited(os.getpid()) > 0
     assert confined._waited(2**22 + 1) == 0
 
 
