@@ -24,9 +24,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from traceback import walk_stack
 from typing import Any
 
 from progress import Progress
@@ -43,7 +45,8 @@ SOURCE = r"""
 #include <unistd.h>
 
 static char folder[PATH_MAX], counted[PATH_MAX];
-static long at = 0, calls = 0;
+static long at = 0;
+static _Atomic long calls = 0;  // threads count, too
 static int code = 0, onward = 0, armed = 0;
 
 void faults_arm(const char *where, const char *what, long number, int error, int all_that_follow) {
@@ -58,8 +61,8 @@ static int begins(const char *path, const char *with) { return strncmp(path, wit
 static int fails(const char *path) {
     if (!begins(path, folder)) return 0;
     int counts = begins(path, counted);
-    calls += counts;
-    if ((counts && calls == at) || (onward && at && calls >= at)) { errno = code; return 1; }
+    long number = counts ? ++calls : calls;
+    if ((counts && number == at) || (onward && at && number >= at)) { errno = code; return 1; }
     return 0;
 }
 
@@ -91,7 +94,7 @@ WATCH(int, mkdir, (const char *path, mode_t mode), (path, mode), fails(path))
 
 COMMITTED = "the changes are committed, but"
 UNKNOWN = "it is not known whether the changes are committed"
-MINUTES = 12
+MINUTES = 14
 """How long all operations take on an idle machine, from the processor time of some of them."""
 
 
@@ -118,6 +121,8 @@ class Scenario:
     """Whether operations of adding fail, too, segments being written all the time."""
     file: str = ""
     """Count operations of files only whose names begin so."""
+    threads: int = 1
+    """How many threads write, merge and pack terms, however little there is; their operations have no fixed order."""
 
 
 def scenarios() -> list[Scenario]:
@@ -144,6 +149,8 @@ def scenarios() -> list[Scenario]:
         Scenario("coil", ScatteredMatches, "sq8", lambda index: index.commit()),
         Scenario("coil, compacted", ScatteredMatches, "exact", lambda index: index.compact()),
         Scenario("adding", bm25, "exact", lambda index: index.commit(), adding=True),
+        Scenario("threads", mixed, hnsw, lambda index: index.commit(), adding=True, threads=3),
+        Scenario("threads, compacted", bm25, "exact", lambda index: index.compact(), threads=3),
     ]
 
 
@@ -168,6 +175,13 @@ def state(place: Path) -> dict[str, int]:
     return stored
 
 
+def writing() -> list[str]:
+    """The functions that read or write files of segments in other threads."""
+    own = threading.get_ident()
+    frames = [f for thread, first in sys._current_frames().items() if thread != own for f, _ in walk_stack(first)]
+    return [f.f_code.co_name for f in frames if f.f_globals.get("__name__") == "vizsla.index.storage.arrays"]
+
+
 def attempt(place: Path, scenario: Scenario, faults: Any, number: int, code: int, onward: bool) -> dict[str, Any]:
     """In a child process: change, arm, commit; gives what came of it.
 
@@ -184,8 +198,12 @@ def attempt(place: Path, scenario: Scenario, faults: Any, number: int, code: int
         os.waitpid(pid, 0)
         answer: dict[str, Any] = json.loads(text) if text else {"outcome": "raw", "said": "the process died"}
         return answer
-    outcome, said = "fine", ""
+    outcome, said, left = "fine", "", []
     try:
+        if scenario.threads > 1:
+            from many_threads import use_threads
+
+            use_threads(scenario.threads)
         index = Index.open(place, memory=1 if scenario.adding else 1 << 20)
         if not scenario.adding:
             change(index)
@@ -196,13 +214,14 @@ def attempt(place: Path, scenario: Scenario, faults: Any, number: int, code: int
             scenario.finish(index)
         except VizslaError as e:
             outcome, said = "told", str(e)
+            left = writing()
         calls = faults.faults_calls()
         if onward:
             index.close()
     except BaseException as e:
         calls = faults.faults_calls()
         outcome, said = "raw", f"{type(e).__name__}: {e}"
-    os.write(writer, json.dumps({"outcome": outcome, "said": said, "calls": calls}).encode())
+    os.write(writer, json.dumps({"outcome": outcome, "said": said, "calls": calls, "left": left}).encode())
     os._exit(0)
 
 
@@ -220,6 +239,10 @@ def wrong_about(
     outcome, said = answer["outcome"], answer["said"]
     if outcome == "raw":
         return f"a raw error: {said}"
+    if answer["left"]:
+        return f"after {said!r} a thread goes on: {', '.join(answer['left'])}"
+    if "\n" in said:
+        return f"more than a sentence: {said!r}"
     expected = {"new": new, "old": old}
     if outcome == "fine" or COMMITTED in said:
         del expected["old"]

@@ -7,11 +7,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from built import build, records
+from many_threads import use_threads
 from vizsla import Index
 from vizsla.errors import CollectionError
 from vizsla.index import verify
@@ -32,18 +34,31 @@ def fill(index: Index) -> None:
         index.commit()
 
 
-def test_a_full_disk_is_one_sentence_and_loses_nothing(small_disk: Path) -> None:
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_full_disk_is_one_sentence_and_loses_nothing(
+    small_disk: Path, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if threads > 1:
+        use_threads(threads, partial(monkeypatch.setattr, raising=False))
     folder = small_disk / "i"
     build(folder, records(500)).close()
     with Index.open(folder) as index:
-        with pytest.raises(CollectionError, match=r"the disk is full|No space left"):
+        with pytest.raises(CollectionError, match=r"the disk is full|No space left") as error:
             fill(index)
+        assert "\n" not in str(error.value)
         complete = len(index)
         assert complete >= 500
         assert complete % 500 == 0
     with Index.open(folder) as index:
         assert len(index) == complete
         assert len(index.search("common", 10**6)) == complete
+    assert verify(folder) == []
+    subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
+    with Index.open(folder) as index:
+        index.add(records(500, "another"))
+        index.compact()
+        assert len(index) == complete
+        assert len(index.search("another", 10**6)) == 500
     assert verify(folder) == []
 
 

@@ -31,7 +31,7 @@ def run(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(
     ("scenario", "step", "file"),
-    [("sparse", 31, ""), ("sparse", 9, "index.db-wal"), ("plaid", 83, ""), ("coil", 83, "")],
+    [("sparse", 31, ""), ("sparse", 9, "index.db-wal"), ("plaid", 83, ""), ("coil", 83, ""), ("threads", 37, "")],
 )
 def test_what_is_said_of_a_commit_that_fails_is_true(tmp_path: Path, scenario: str, step: int, file: str) -> None:
     ran = run(tmp_path, "faults.py", "--step", step, "--only", scenario, "--file", file)

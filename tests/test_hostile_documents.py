@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import hostile_files
 import made_documents as made
 from conftest import Cli
-from vizsla.datasets import SOURCES, Limits, Source
+from vizsla.datasets import SOURCES, Limits, Source, confined
 from vizsla.datasets.confined import ConfinedReader
 from vizsla.datasets.files import InputFile
 from vizsla.datasets.packages import Refusal, parse_xml
@@ -110,6 +111,22 @@ def test_a_process_that_takes_too_long_is_killed(folder: Path) -> None:
         return False
 
     eventually(is_gone)
+
+
+def test_waiting_for_a_processor_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = {"monotonic": 100.0, "waited": 5.0}
+    monkeypatch.setattr(confined.time, "monotonic", lambda: now["monotonic"])
+    monkeypatch.setattr(confined, "_waited", lambda _: now["waited"])
+    clock = confined._Clock(1, 60)
+    for passed, waited, over in ((60, 0, False), (61, 0, True), (300, 241, False), (302, 241, True), (601, 600, True)):
+        now.update(monotonic=100.0 + passed, waited=5.0 + waited)
+        assert clock.is_over() == over, passed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
+def test_the_system_tells_how_long_a_process_waited() -> None:
+    assert confined._waited(os.getpid()) > 0
+    assert confined._waited(2**22 + 1) == 0
 
 
 def test_mutated_files(tmp_path: Path) -> None:

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-import os
 import random
+import shutil
+import signal
 import sqlite3
 import threading
+import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from many_threads import use_threads
 from vizsla import Index
 from vizsla.datasets import Source, raw_lines
-from vizsla.engine import merge, posting_lists, segment
+from vizsla.engine.merge import MergedPostingLists
 from vizsla.engine.threads import in_order, in_threads, in_threads_by_size
 from vizsla.index import verify
-from vizsla.index.storage import arrays, packed_terms
+from vizsla.index.storage import arrays
+from vizsla.index.storage.packed_terms import PackedTerms
 from vizsla.index.writing import analysis
 from vizsla.models import parse_model
+from waiting import LIMIT
 
 COUNT = 3000
 
@@ -46,11 +54,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def use(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
     """Have work of any size done in so many threads."""
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(threads)), raising=False)
-    for module in (segment, posting_lists, merge):
-        monkeypatch.setattr(module, "_LEAST", 64)
-    monkeypatch.setattr(arrays, "PARALLEL", 0)
-    monkeypatch.setattr(packed_terms, "_FEWEST", 1)
+    use_threads(threads, partial(monkeypatch.setattr, raising=False))
     monkeypatch.setattr(raw_lines, "RAW_LINES", 100)
 
 
@@ -65,6 +69,13 @@ def content(path: Path) -> dict[str, Any]:
     folders = [path / "segments" / name for name in names]
     digests = [{f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in folder.iterdir()} for folder in folders]
     return {**tables, "segments": sorted(digests, key=lambda files: sorted(files.items()))}
+
+
+def shown(path: Path) -> tuple[int, list[Any]]:
+    """How many documents an index has, and what some searches find."""
+    with Index.open(path) as index:
+        found = index.search_many(["bark", "runa1 sleepb2", "onlya7", f"onlyb{COUNT}"], COUNT)
+        return len(index), [list(zip(hits.ids, hits.scores, strict=True)) for hits in found]
 
 
 def build(path: Path, corpora: list[Path], threads: int, memory: int) -> list[dict[str, Any]]:
@@ -115,25 +126,61 @@ def test_ranges_of_about_the_same_size_hold_all_items(sizes: list[int], threads:
     assert len(ranges) <= threads
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_an_error_of_a_thread_is_raised_when_the_others_have_ended(threads: int) -> None:
-    done = []
+@pytest.mark.parametrize("threads", [2, 4])
+@pytest.mark.parametrize("failing", [0, 1])
+def test_an_error_of_a_thread_is_raised_when_the_others_have_ended(threads: int, failing: int) -> None:
+    begun, ended, both = [], [], threading.Barrier(2)
 
-    def work(a: int, z: int) -> None:
-        if a == 0:
-            raise ValueError("the first")
-        done.append((a, z))
+    def work(a: int, _: int) -> None:
+        part = a * threads // 8
+        begun.append(part)
+        if part < 2:
+            both.wait(LIMIT)
+        if part == failing:
+            ended.append(part)
+            raise ValueError(f"part {part}")
+        time.sleep(0.1)
+        ended.append(part)
 
-    with pytest.raises(ValueError, match="the first"):
+    with pytest.raises(ValueError, match=f"part {failing}"):
         in_threads(work, 8, threads, 1)
-    assert len(done) == threads - 1
+    assert {0, 1} <= set(begun)
+    assert sorted(begun) == sorted(ended)
 
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_is_raised_when_the_threads_have_ended(times: int) -> None:
+    """What they work on may be removed then: nobody may still write files."""
+    ended, begun, main = [], threading.Event(), threading.get_ident()
+
+    def work(part: int) -> None:
+        assert begun.wait(LIMIT)
+        for _ in range(times):
+            signal.pthread_kill(main, signal.SIGINT)  # it waits for this thread
+            time.sleep(0.2)
+        ended.append(part)
+
+    with pytest.raises(KeyboardInterrupt):
+        in_threads(lambda a, _: work(a) if a else begun.set(), 2, 2, 1)
+    assert ended == [1]
+    begun.clear()
+
+    def items() -> Iterator[int]:
+        yield 7
+        begun.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        list(in_order(work, items(), 2))
+    assert ended == [1, 7]
+
+
+def test_an_error_in_an_item_is_raised_in_its_turn() -> None:
     def fail(item: int) -> int:
         if item == 3:
             raise ValueError("three")
         return item
 
-    results = in_order(fail, range(9), threads)
+    results = in_order(fail, range(9), 2)
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="three"):
         list(results)
@@ -166,3 +213,55 @@ def test_batches_that_are_analysed_at_a_time_share_a_bound(
     batches = list(analysis._in_threads(analyst, work, most, memory))
     assert [doc_id for batch in batches for doc_id in batch.ids] == [f"d{i * (1 + i % 3)}-{i}" for i in range(COUNT)]
     assert seen[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(arrays, "write_array"), (arrays, "hash_file"), (MergedPostingLists, "_piece"), (PackedTerms, "checksum")],
+    ids=["writing", "reading", "merging", "adding up"],
+)
+def test_ctrl_c_while_threads_build_leaves_the_last_commit(
+    tmp_path: Path, corpora: list[Path], owner: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of their steps it meets."""
+    use(monkeypatch, 3)
+    first, second = (Source.find(file) for file in corpora)
+    with Index.create(tmp_path / "old", store=False) as index:
+        index.add(first.raw_lines() or (), workers=3)
+        index.commit()
+    step, main, at_work = getattr(owner, name), threading.get_ident(), [0]
+    count, at = itertools.count(1), 0
+
+    def interrupting(*arguments: Any) -> Any:
+        at_work[0] += 1
+        try:
+            if next(count) == at:
+                signal.pthread_kill(main, signal.SIGINT)
+                time.sleep(0.05)
+            return step(*arguments)
+        finally:
+            at_work[0] -= 1
+
+    monkeypatch.setattr(owner, name, interrupting)
+
+    def change(path: Path) -> None:
+        with Index.open(path) as index:
+            index.add(second.raw_lines() or (), workers=3)
+            index.compact()
+
+    shutil.copytree(tmp_path / "old", tmp_path / "new")
+    change(tmp_path / "new")
+    steps = next(count) - 1
+    assert steps > 0
+    for at in sorted({1, 2, steps // 2, steps} - {0}):
+        path = tmp_path / str(at)
+        shutil.copytree(tmp_path / "old", path)
+        count = itertools.count(1)
+        with pytest.raises(KeyboardInterrupt):
+            change(path)
+        assert at_work == [0] or owner is PackedTerms  # a sum touches no file, and nobody waits for it
+        assert verify(path) == []
+        assert shown(path) == shown(tmp_path / "old")
+        change(path)
+        assert verify(path) == []
+        assert shown(path) == shown(tmp_path / "new")

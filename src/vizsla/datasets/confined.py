@@ -33,6 +33,7 @@ LENGTH = 8
 _MARGIN = 64_000_000  # bytes of a message besides the text: the outline, escapes
 _POLL = 0.1
 _STARTING = 60.0  # seconds that the process may take to start, beside the time for a document
+_PATIENCE = 10  # times the seconds of a document that it may take if its process waits for a processor
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Limits:
     """What the reader of a file in a foreign format may take, before the file is refused."""
 
     seconds: float = 60.0
-    """For each document."""
+    """For each document. On Linux the seconds in which the process waits for a busy processor do not count, up to ten
+    times as many."""
     memory: int = 1 << 30
     """In bytes, of the process that reads it."""
     pages: int = 10_000
@@ -119,6 +121,31 @@ class _Failed(Exception):
         self.is_late = is_late
 
 
+class _Clock:
+    """Whether a process has taken more than so many seconds since now."""
+
+    def __init__(self, pid: int, seconds: float) -> None:
+        self._pid = pid
+        self._seconds = seconds
+        self._start = time.monotonic()
+        self._waited = _waited(pid)
+
+    def is_over(self) -> bool:
+        passed = time.monotonic() - self._start
+        if passed <= self._seconds or passed > _PATIENCE * self._seconds:
+            return passed > self._seconds
+        return passed - (_waited(self._pid) - self._waited) > self._seconds
+
+
+def _waited(pid: int) -> float:
+    """The seconds in which a process was ready to run and got no processor; 0 where the system does not tell."""
+    try:
+        with open(f"/proc/{pid}/schedstat") as times:
+            return int(times.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 class _Process:
     """A running process, and the alarm that kills it when it takes too long."""
 
@@ -137,14 +164,15 @@ class _Process:
         """How many files it has read to the end."""
         self.is_idle = True
         """Whether it waits for a file."""
-        self._deadline = float("inf")
+        self._clock: _Clock | None = None
         self._is_late = False
         self._ended = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
         while not self._ended.wait(_POLL):
-            if time.monotonic() > self._deadline:
+            clock = self._clock
+            if clock is not None and clock.is_over():
                 self._is_late = True
                 self._popen.kill()
                 return
@@ -180,12 +208,12 @@ class _Process:
             return
 
     def _message(self, most: int) -> dict[str, Any]:
-        self._deadline = time.monotonic() + self._limits.time + (0 if self.files else _STARTING)
+        self._clock = _Clock(self._popen.pid, self._limits.time + (0 if self.files else _STARTING))
         assert self._popen.stdout is not None
         head = self._popen.stdout.read(LENGTH)
         length = int.from_bytes(head, "little")
         data = self._popen.stdout.read(length) if len(head) == LENGTH and length <= most else b""
-        self._deadline = float("inf")
+        self._clock = None
         if len(head) < LENGTH or len(data) < length <= most:
             raise self._failure()
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from itertools import pairwise
@@ -21,19 +21,20 @@ Item = TypeVar("Item")
 def in_threads(call: Callable[[int, int], T], count: int, threads: int, least: int) -> list[T]:
     """Split range(count) into ranges [a, z) of at least `least`, and return the results of `call(a, z)` for each.
 
-    After an error in one range the others are finished before it is raised.
+    After an error in one range, or an interruption (Ctrl-C), the others end before it is raised.
     """
     parts = max(min(threads, count // least), 1)
     if parts == 1:
         return [call(0, count)]
     ends = list(pairwise(count * i // parts for i in range(parts + 1)))
     shared = carried(call)
-    rest = [pool(threads).submit(shared, a, z) for a, z in ends[1:]]
+    rest: list[Future[T]] = []
     try:
+        rest.extend(pool(threads).submit(shared, a, z) for a, z in ends[1:])
         first = call(*ends[0])
+        return [first, *(future.result() for future in rest)]
     finally:
-        wait(rest)
-    return [first, *(future.result() for future in rest)]
+        _end(rest)
 
 
 def in_threads_by_size(
@@ -69,13 +70,29 @@ def in_order(call: Callable[[Item], T], items: Iterable[Item], threads: int) -> 
         for item in items:
             waiting.append(pool(threads).submit(shared, item))
             if len(waiting) > threads:
-                yield waiting.popleft().result()
+                yield _first(waiting)
         while waiting:
-            yield waiting.popleft().result()
+            yield _first(waiting)
     finally:
-        for future in waiting:
+        _end(waiting)
+
+
+def _first(waiting: deque[Future[T]]) -> T:
+    """The result of the first future, which is removed when it has ended."""
+    result = waiting[0].result()
+    waiting.popleft()
+    return result
+
+
+def _end(futures: Collection[Future[T]]) -> None:
+    """Cancel what has not begun, and wait for the rest, whatever interrupts it: nobody may work on what is given up."""
+    try:
+        for future in futures:
             future.cancel()
-        wait(waiting)
+        wait(futures)
+    except BaseException:
+        _end(futures)
+        raise
 
 
 @cache
