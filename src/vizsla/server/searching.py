@@ -176,9 +176,9 @@ class SearchPlan:
             highlighter = index.highlighter(query, self.filter, **self._way)
         hits = [self._hit(hit, rank, highlighter) for rank, hit in enumerate(page, self.offset + 1)]
         if self.explain:
-            for hit in hits:
-                explanation = index.explain(query, hit["id"], self.filter, **self._way)
-                hit["explanation"] = explanation.as_dict()
+            for hit, written in zip(page, hits, strict=True):
+                explanation = index.explain(query, hit.id, self.filter, **self._way)
+                written["explanation"] = explanation.as_dict()
         total = found.total
         if not query:  # all documents that pass the filter
             total = index.count(None, self.filter) if self.arrangement.total else None
@@ -189,14 +189,22 @@ class SearchPlan:
         return result
 
     def _hit(self, hit: Hit, rank: int, highlighter: Highlighter | None) -> dict[str, Any]:
-        stopping.check()
-        written: dict[str, Any] = {"id": hit.id, "score": hit.score, "rank": rank}
-        if hit.passage is not None:
-            written["passage"] = hit.passage
-        if self.fields != () and (hit.passage is not None or OUTLINE in hit.document.content):
-            written["place"] = hit.place.as_dict()
-        written["document"] = self._content(hit)
+        content = hit.document.content
+        kept = content if self.fields is None else {f: content[f] for f in self.fields if f in content}
+        written: dict[str, Any]
+        if self.shape.as_pyserini:
+            doc = {"id": hit.id, **kept}
+            told = json_bytes(doc).decode() if self.shape.doc_as_text else doc
+            written = {"docid": hit.id, "score": hit.score, "rank": rank, "doc": told}
+        else:
+            written = {"id": hit.id, "score": hit.score, "rank": rank}
+            if hit.passage is not None:
+                written["passage"] = hit.passage
+            if self.fields != () and (hit.passage is not None or OUTLINE in content):
+                written["place"] = hit.place.as_dict()
+            written["document"] = kept
         if highlighter is not None and self.highlight is not None:
+            stopping.check()
             fields = self.highlight.fields or self.hosted.index.model.fields
             snippets = {name: highlighter.snippet(hit.document, name, self.highlight.width) for name in fields}
             written["highlights"] = {
@@ -205,10 +213,6 @@ class SearchPlan:
                 if s.text
             }
         return written
-
-    def _content(self, hit: Hit) -> dict[str, Any]:
-        content = hit.document.content
-        return dict(content) if self.fields is None else {f: content[f] for f in self.fields if f in content}
 
     def _facets(self, wanted: FacetsBody, query: str, found: Hits) -> dict[str, Any]:
         fields = list(dict.fromkeys(wanted.fields))
@@ -228,19 +232,10 @@ class SearchPlan:
     def _candidates(self, query: str, found: Hits) -> bytes:
         """The answer in the shape of Anserini's and Pyserini's servers, with what else was asked for."""
         result = self._result(query, found)
-        candidates: list[dict[str, Any]] = []
-        for hit in result["hits"]:
-            extra = {name: hit[name] for name in ("highlights", "explanation") if name in hit}
-            doc = self._doc(hit["id"], hit["document"])
-            candidates.append({"docid": hit["id"], "score": hit["score"], "rank": hit["rank"], "doc": doc, **extra})
         asked = {"text": query, **_spelling(found)}
         answer: dict[str, Any] = {"api": "v1", "index": self.hosted.name, "query": asked}
         answer |= {name: result[name] for name in ("total", "facets", "facets_over") if name in result}
-        return json_bytes({**answer, "candidates": candidates})
-
-    def _doc(self, doc_id: str, document: dict[str, Any]) -> Any:
-        content = {"id": doc_id, **document}
-        return json_bytes(content).decode() if self.shape.doc_as_text else content
+        return json_bytes({**answer, "candidates": result["hits"]})
 
 
 def _spelling(hits: Hits) -> dict[str, str]:
