@@ -63,12 +63,13 @@ def test_the_description_has_each_status() -> None:
 def test_a_refused_method_is_told_all_others(client: Client) -> None:
     allowed = {
         path: client.send("OPTIONS", path).headers["allow"]
-        for path in ("/v1/dogs", "/v1/dogs/search", "/docs", "/openapi.json")
+        for path in ("/v1/dogs", "/v1/indexes", "/v1/dogs/search", "/docs", "/openapi.json")
     }
     assert allowed == {
         "/v1/dogs": "DELETE, GET, PATCH, PUT",
         "/v1/dogs/search": "GET, POST",
         "/docs": "GET",
+        "/v1/indexes": "GET",
         "/openapi.json": "GET, HEAD",
     }
 

@@ -221,10 +221,10 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 def _allowed(request: Request) -> list[str]:
-    """The methods that an address takes, those of all its routes."""
+    """The methods that an address takes, those of all routes with its path."""
     routes = [route for router in _ALL_ROUTERS for route in router.routes if isinstance(route, APIRoute)]
-    found = {m for route in routes if route.matches(request.scope)[0] is not Match.NONE for m in route.methods or ()}
-    return sorted(found)
+    paths = [route.path for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in routes if route.path in paths[:1] for method in route.methods or ()})
 
 
 async def _gone(request: Request, error: Exception) -> Response:
