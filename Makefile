@@ -38,7 +38,7 @@ endif
 # Two processes; a file of tests stays with one of them, which then makes its fixtures once.
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo kernels reproduce-tiny dist smoke test snapshots browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation bench-paper-scale clean backup-crash cluster-crash query-fuzz hostile schemathesis
+.PHONY: demo kernels reproduce-tiny dist smoke test snapshots browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation bench-paper-scale clean backup-crash collections-crash cluster-crash query-fuzz hostile schemathesis
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -118,6 +118,10 @@ crash: $(READY)
 # Backups beside writers that are killed at random moments, 50 times: what is restored must be a commit.
 backup-crash: $(READY)
 	$(BIN)/python tests/backup_crash.py $(OPTIONS)
+
+# Servers killed 30 times while collections are created and deleted: each is there as a whole or not at all.
+collections-crash: $(READY)
+	PYTHONPATH=tests $(BIN)/python tests/collections_crash.py $(OPTIONS)
 
 # Schemathesis over all routes of the API, in an environment of its own. Some ten minutes.
 schemathesis: $(READY) $(SCHEMATHESIS_READY)

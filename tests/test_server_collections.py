@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +18,7 @@ from urllib.parse import quote
 
 import pytest
 
+import collections_crash
 from served import Client, build, running, served
 from vizsla import AsyncRemoteIndex, RemoteIndex, VizslaError
 from vizsla.index import verify
@@ -262,6 +268,37 @@ def test_a_creation_that_fails_at_any_step(folder: Path, monkeypatch: pytest.Mon
 
 
 # Beside others
+
+
+_CREATE_AND_DELETE = """
+import sys
+from vizsla.server.collections import CollectionSettings, CollectionsFolder, Making
+from vizsla.server.settings import Settings
+folder = CollectionsFolder(Settings(collections=sys.argv[1]))
+while True:
+    folder.create("dogs", Making("bm25"), CollectionSettings())
+    print("created", flush=True)
+    folder.delete("dogs", 1)
+    print("deleted", flush=True)
+"""
+
+
+def test_a_process_that_is_killed_leaves_whole_collections(folder: Path) -> None:
+    """`make collections-crash` does it with servers and clients."""
+    rng = random.Random(49)
+    for _ in range(3):
+        command = [sys.executable, "-c", _CREATE_AND_DELETE, str(folder)]
+        CollectionsFolder(Settings(collections=str(folder))).prepare()
+        assert collections_crash.leftovers(folder) == []
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            for _ in range(rng.randrange(1, 5)):
+                child.stdout.readline()
+            time.sleep(rng.uniform(0, 0.03))
+            child.kill()
+            said = child.stdout.read()
+            assert child.wait() == -signal.SIGKILL, said
+        assert collections_crash.halves(folder) == []
 
 
 def test_requests_beside_creation_and_deletion(client: Client) -> None:

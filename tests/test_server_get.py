@@ -32,6 +32,17 @@ def test_the_two_schemas_have_the_same_names() -> None:
         assert get[name].get("default") == post[name].get("default"), name
 
 
+def test_what_is_no_json_is_checked_by_get_as_by_post() -> None:
+    """So `as_body` need not check it again."""
+    get, post = SearchParameters.model_json_schema()["properties"], SearchBody.model_json_schema()["properties"]
+    in_words = {"weights", "fields", "highlight", "facets", "like", "filter"}  # by POST not only texts
+    for name in set(get) & set(post) - in_words:
+        assert {**get[name], "description": ""} == {**post[name], "description": ""}, name
+    for name in ("like", "filter"):
+        taken = [{k: v for k, v in kind.items() if k == "type"} for kind in post[name]["anyOf"]]
+        assert all(kind in taken for kind in get[name]["anyOf"]), name
+
+
 ASKED: list[dict[str, Any]] = [
     {"query": "dog loudly"}, {"query": "dog", "k": 3}, {"query": "dog", "offset": 4, "k": 2}, {"like": "3"},
     {"query": "dog", "sort": "-year"}, {"query": "dog", "collapse": "year"}, {"query": "loudly", "min_score": 0.2},

@@ -48,6 +48,31 @@ def test_the_description_of_the_api() -> None:
     assert all(operation["security"] == expected[operation["x-role"]] for operation in described.values())
 
 
+def test_the_description_has_each_status() -> None:
+    paths = create_app_schema()["paths"]
+    described = {(m.upper(), path): o["responses"] for path, some in paths.items() for m, o in some.items()}
+    assert all("default" not in responses for responses in described.values())
+    assert set(described["GET", "/healthz"]) == {"200"}
+    assert set(described["GET", "/v1/indexes"]) == {"200", "400", "401", "421", "429", "500", "503", "504"}
+    add = {"200", "400", "401", "403", "404", "408", "409", "413", "421", "422", "429", "500", "503", "504", "507"}
+    assert set(described["POST", "/v1/{index}/documents"]) == add
+    schemas = {s: r["content"]["application/json"]["schema"] for s, r in described["GET", "/readyz"].items()}
+    assert schemas == {key: {"$ref": "#/components/schemas/StatusAnswer"} for key in ("200", "503")}
+
+
+def test_a_refused_method_is_told_all_others(client: Client) -> None:
+    allowed = {
+        path: client.send("OPTIONS", path).headers["allow"]
+        for path in ("/v1/dogs", "/v1/dogs/search", "/docs", "/openapi.json")
+    }
+    assert allowed == {
+        "/v1/dogs": "DELETE, GET, PATCH, PUT",
+        "/v1/dogs/search": "GET, POST",
+        "/docs": "GET",
+        "/openapi.json": "GET, HEAD",
+    }
+
+
 def create_app_schema() -> Any:
     from starlette.testclient import TestClient
 

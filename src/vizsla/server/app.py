@@ -16,13 +16,13 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 import vizsla
 from vizsla.errors import VizslaError
 from vizsla.server.collections import no_collection
 from vizsla.server.errors import without_paths
-from vizsla.server.gate import PROBES, App, Gate
+from vizsla.server.gate import CHANGING, PROBES, WITH_BODY, App, Gate
 from vizsla.server.hosting import Hosted, public_error
 from vizsla.server.mcp import McpApp, mcp_server
 from vizsla.server.routes import JSON, answer, collections, documents, judging, known_parameters, operations, search
@@ -96,15 +96,49 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
                 )  # to read, a key is needed if there are read keys
                 operation["security"] = [] if role == "none" else [*optional, {"bearer": []}, {"key": []}]
                 operation["responses"].pop("422", None)
-                operation["responses"]["default"] = {
-                    "description": "The request is refused.",
-                    "content": {"application/json": {"schema": refused}},
-                }
+                for status in _refusals(role, method.upper(), path):
+                    told = {"description": _REFUSED[status], "content": {JSON: {"schema": refused}}}
+                    operation["responses"].setdefault(str(status), told)
         app.openapi_schema = schema
     return app.openapi_schema
 
 
+_REFUSED = {
+    400: "The request is wrong: a name, a type or a value.",
+    401: "A key is needed, or the one that was sent is not known.",
+    403: "The server, the key or the collection does not allow this.",
+    404: "There is no such index, document or reranker.",
+    408: "The body came too slowly.",
+    409: "Another change is under way, or what is there was made in another way.",
+    413: "The body is too large.",
+    421: "The server does not serve this host name.",
+    422: "An index of this kind cannot do this.",
+    429: "Too many requests at a time.",
+    500: "The server has made a mistake.",
+    503: "The index or the commit cannot be read now.",
+    504: "This took too long.",
+    507: "There is no room for this.",
+}
+
+
+def _refusals(role: str, method: str, path: str) -> list[int]:
+    """The statuses with which a route of the API may refuse a request."""
+    if role == "none":
+        return []
+    found = {400, 401, 421, 429, 500, 503, 504}
+    if "{index}" in path:
+        found |= {404, 422}
+    if method in CHANGING or "/judgements" in path:
+        found |= {403}
+    if method in WITH_BODY:
+        found |= {408, 413}
+    if role != "read":
+        found |= {409, 507}
+    return sorted(found)
+
+
 _ROUTERS = (operations.indexes, collections.router, search.router, documents.router, judging.router)
+_ALL_ROUTERS = (*_ROUTERS, operations.router, operations.page)
 _ROLES = {documents.may_write: "write", judging.may_judge: "judge", collections.may_administer: "admin"}
 
 
@@ -177,12 +211,20 @@ def sentence_of(problems: Any, content_type: str = JSON) -> str:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    del request
     assert isinstance(error, HTTPException)
     sentences = {404: "there is nothing at this address; see /docs", 405: "this address does not take this method"}
     found = answer({"error": sentences.get(error.status_code, str(error.detail))}, error.status_code)
     found.headers.update(error.headers or {})
+    if error.status_code == 405 and (allowed := _allowed(request)):  # the error knows those of one route
+        found.headers["allow"] = ", ".join(allowed)
     return found
+
+
+def _allowed(request: Request) -> list[str]:
+    """The methods that an address takes, those of all its routes."""
+    routes = [route for router in _ALL_ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+    found = {m for route in routes if route.matches(request.scope)[0] is not Match.NONE for m in route.methods or ()}
+    return sorted(found)
 
 
 async def _gone(request: Request, error: Exception) -> Response:

@@ -129,7 +129,7 @@ def _key_of(headers: dict[bytes, bytes]) -> bytes:
 
 # How much: bodies on their way
 
-_WITH_BODY = ("POST", "PUT", "PATCH")
+WITH_BODY = ("POST", "PUT", "PATCH")
 
 
 def too_large(limit: int) -> RequestError:
@@ -143,7 +143,7 @@ def has_body(scope: Scope) -> bool:
     """Whether a request announces a body and has a method whose body is read."""
     headers = dict(scope["headers"])
     has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
-    return has_body and scope["method"] in _WITH_BODY
+    return has_body and scope["method"] in WITH_BODY
 
 
 class Place:
@@ -235,7 +235,7 @@ _HEADERS = [
 PROBES = ("/healthz", "/readyz")
 """What takes no key, and any Host header."""
 _OPEN_TO_ALL = ("/openapi.json", "/docs", "/favicon.ico", "/")
-_CHANGING = ("POST", "PUT", "PATCH", "DELETE")
+CHANGING = ("POST", "PUT", "PATCH", "DELETE")
 _UPLOAD = "/documents"
 _LOOK = 0.2  # seconds after which to check whether a request's client has disconnected
 log = logging.getLogger("vizsla.server")
@@ -340,7 +340,7 @@ class Gate:
         self._check_host(headers)
         if path in _OPEN_TO_ALL or path.startswith("/page/"):
             return
-        if method in _CHANGING:
+        if method in CHANGING:
             self._check_origin(headers)
         if method != "OPTIONS":
             scope["vizsla.rights"] = self._doors.rights(headers)

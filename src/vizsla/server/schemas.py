@@ -357,6 +357,9 @@ def documented(model: type[Answer]) -> dict[int | str, dict[str, Any]]:
 
 # Requests
 
+# What the server refuses in sentences of its own, as the description of the API has it.
+WITH_WORDS: dict[str, Any] = {"pattern": r"\S"}
+_FROM_ZERO: dict[str, Any] = {"minimum": 0}
 Number = Annotated[float, Field(allow_inf_nan=False)]
 ConditionBody = StrictStr | dict[str, Any]
 FilterBody = ConditionBody | Annotated[list[ConditionBody], Field(max_length=100)]
@@ -380,6 +383,7 @@ _PASSAGES = "How many passages of a document there may be among the results, in 
 _WINDOW = "How many passages before and after each are shown with it; `document`: all of them."
 _MAX_TOKENS = "The best results whose texts have at most so many tokens together, about."
 _TOTAL = "Count all results exactly: `total` says how many all pages have."
+_OFFSET = "How many of the best results to skip, for paging."
 _GENERATION = "Answer from this commit or a later one."
 
 
@@ -430,11 +434,13 @@ class QueryReading(Body):
 class SearchBody(ModelChoice, QueryReading):
     """A search: one query, many queries, or documents like one."""
 
-    query: StrictStr | None = None
-    queries: list[StrictStr] | None = None
+    query: StrictStr | None = Field(None, json_schema_extra=WITH_WORDS)
+    queries: list[Annotated[StrictStr, Field(json_schema_extra=WITH_WORDS)]] | None = None
     like: StrictStr | StrictInt | None = Field(None, description="The id of a document: find others like it.")
-    k: StrictInt = Field(10, description="How many results; 0 for facets or a total only.")
-    offset: StrictInt = Field(0, description="How many of the best results to skip, for paging.")
+    k: StrictInt = Field(
+        10, description="How many results; 0 for facets or a total only.", json_schema_extra=_FROM_ZERO
+    )
+    offset: StrictInt = Field(0, description=_OFFSET, json_schema_extra=_FROM_ZERO)
     sort: StrictStr | None = Field(None, max_length=200, description="A field to sort results by; `-year`: descending.")
     collapse: StrictStr | None = Field(None, max_length=200, description="A field: the best result of each value.")
     min_score: Number | None = Field(None, description="Only results with this score or a higher one.")
@@ -455,7 +461,7 @@ class SearchBody(ModelChoice, QueryReading):
     generation: StrictInt | None = Field(None, description=_GENERATION)
 
 
-_JSON_PARAMETERS = ("weights", "fields", "highlight", "facets")
+_JSON_PARAMETERS = frozenset({"weights", "fields", "highlight", "facets"})
 
 
 class SearchParameters(BaseModel):
@@ -466,12 +472,12 @@ class SearchParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    query: str | None = None
+    query: str | None = Field(None, json_schema_extra=WITH_WORDS)
     hits: int | None = Field(None, description="The same as k.")
     parse: bool = Field(True, description="false gives each document as its JSON text.")
     like: str | None = Field(None, description="The id of a document: find others like it.")
-    k: int = Field(10, description="How many results; 0 for facets or a total only.")
-    offset: int = 0
+    k: int = Field(10, description="How many results; 0 for facets or a total only.", json_schema_extra=_FROM_ZERO)
+    offset: int = Field(0, description=_OFFSET, json_schema_extra=_FROM_ZERO)
     sort: str | None = Field(None, max_length=200, description="A field to sort results by; `-year`: descending.")
     collapse: str | None = Field(None, max_length=200, description="A field: the best result of each value.")
     min_score: Number | None = Field(None, description="Only results with this score or a higher one.")
@@ -496,21 +502,25 @@ class SearchParameters(BaseModel):
     window: Annotated[int, Field(ge=0, le=1000)] | Literal["document"] = Field(0, description=_WINDOW)
     max_tokens: int | None = Field(None, ge=1, description=_MAX_TOKENS)
 
-    def as_body(self) -> dict[str, Any]:
-        """The parameters that were given, as a search by POST has them; what is no JSON is a ValueError."""
+    def as_body(self) -> SearchBody:
+        """The same search as one by POST; what is no JSON, or no such JSON, is a ValueError."""
         given = {name: getattr(self, name) for name in self.model_fields_set - {"hits", "parse"}}
         if self.hits is not None:
             given.setdefault("k", self.hits)
-        for name in _JSON_PARAMETERS:
-            if given.get(name) is not None:
-                given[name] = parse_json(given[name])
-        return given
+        if given.keys().isdisjoint(_JSON_PARAMETERS):  # all is checked
+            return _ANY_SEARCH.model_copy(update=given)
+        for name in _JSON_PARAMETERS & given.keys():
+            given[name] = parse_json(given[name])
+        return SearchBody.model_validate(given)
+
+
+_ANY_SEARCH = SearchBody.model_validate({})
 
 
 class ExplainBody(ModelChoice, QueryReading):
     """A query and a document whose score is explained."""
 
-    query: StrictStr
+    query: StrictStr = Field(json_schema_extra=WITH_WORDS)
     id: StrictStr | StrictInt
     filter: FilterBody | None = Field(None, description=_FILTER)
     generation: StrictInt | None = Field(None, description=_GENERATION)
@@ -560,7 +570,7 @@ class CollectionBody(SettingsBody):
 class JudgementBody(Body):
     """How well a document answers a query."""
 
-    query: StrictStr
+    query: StrictStr = Field(json_schema_extra=WITH_WORDS)
     id: StrictStr | StrictInt
     grade: Annotated[StrictInt, Field(ge=0, le=3)] | None = Field(
         description="0 is not relevant, 1 to 3 are relevant; null forgets the judgement."

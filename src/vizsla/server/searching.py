@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -48,6 +48,16 @@ class Arrangement(NamedTuple):
 _BY_SCORE = Arrangement()
 
 
+class Shape(NamedTuple):
+    """How the answer is written: as Anserini's and Pyserini's servers do, and with documents as JSON texts."""
+
+    as_pyserini: bool = False
+    doc_as_text: bool = False
+
+
+_OWN = Shape()
+
+
 @dataclass(frozen=True)
 class SearchPlan:
     """A search whose request has been checked. Requests with an equal `key` may be searched together."""
@@ -66,8 +76,7 @@ class SearchPlan:
     explain: bool = False
     facets: FacetsBody | None = None
     like: str | None = None
-    as_pyserini: bool = False
-    doc_as_text: bool = False
+    shape: Shape = _OWN
     syntax: str | None = None
     language: str | None = None
     arrangement: Arrangement = _BY_SCORE
@@ -88,8 +97,7 @@ class SearchPlan:
             id(self.reranker),
             self.depth,
         )
-        shape = (self.as_pyserini, self.doc_as_text)
-        return (id(self.hosted), self.k, self.offset, self.filter and str(self.filter), how, extra, shape)
+        return (id(self.hosted), self.k, self.offset, self.filter and str(self.filter), how, extra, self.shape)
 
     async def submit(self, service: Service, queries: Sequence[str]) -> list[bytes]:
         """The answers to queries, which wait for their turn."""
@@ -113,7 +121,7 @@ class SearchPlan:
 
     def _answers(self, queries: Sequence[str]) -> list[bytes]:
         found = self._search(queries)
-        if self.as_pyserini:
+        if self.shape.as_pyserini:
             return [self._candidates(query, hits) for query, hits in zip(queries, found, strict=True)]
         return [json_bytes(self._result(query, hits)) for query, hits in zip(queries, found, strict=True)]
 
@@ -232,7 +240,7 @@ class SearchPlan:
 
     def _doc(self, doc_id: str, document: dict[str, Any]) -> Any:
         content = {"id": doc_id, **document}
-        return json_bytes(content).decode() if self.doc_as_text else content
+        return json_bytes(content).decode() if self.shape.doc_as_text else content
 
 
 def _spelling(hits: Hits) -> dict[str, str]:
@@ -274,7 +282,7 @@ async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParam
     if asked.hits is not None and "k" in asked.model_fields_set and asked.hits != asked.k:
         raise RequestError("hits and k are the same; give one of them")
     try:
-        body = SearchBody.model_validate(asked.as_body())
+        body = asked.as_body()
     except ValidationError as e:
         first = e.errors()[0]
         raise RequestError(f"{'.'.join(map(str, first['loc']))[:200]}: {first['msg']}") from None
@@ -287,13 +295,13 @@ async def answer_parameters(service: Service, hosted: Hosted, asked: SearchParam
         raise RequestError(f"hits, the number of results, must be 1 or more, not {body.k}")
     await service.see(hosted, body.generation)
     # what takes long, such as parsing a new model, must not block the event loop
+    shape = Shape(as_pyserini=True, doc_as_text=not asked.parse)
     slow = (body.model, body.weights, body.expand, body.like, body.rerank, body.filter)
     if slow == (None,) * len(slow):
-        plan, queries = _planned(service, hosted, body)
+        plan, queries = _planned(service, hosted, body, shape)
     else:
-        plan, queries = await service.read(_planned, service, hosted, body)
-    shaped = replace(plan, as_pyserini=True, doc_as_text=not asked.parse)
-    return (await shaped.submit(service, queries))[0]
+        plan, queries = await service.read(_planned, service, hosted, body, shape)
+    return (await plan.submit(service, queries))[0]
 
 
 async def answer_search(service: Service, hosted: Hosted, body: SearchBody) -> bytes:
@@ -312,7 +320,7 @@ async def answer_search(service: Service, hosted: Hosted, body: SearchBody) -> b
     return json_bytes(head)[:-1] + b',"results":[' + b",".join(results) + b"]}"
 
 
-def _planned(service: Service, hosted: Hosted, body: SearchBody) -> tuple[SearchPlan, list[str]]:
+def _planned(service: Service, hosted: Hosted, body: SearchBody, shape: Shape = _OWN) -> tuple[SearchPlan, list[str]]:
     """What to search, checked."""
     limits = service.settings.limits
     check_page(limits, body.k, body.offset)
@@ -340,7 +348,7 @@ def _planned(service: Service, hosted: Hosted, body: SearchBody) -> tuple[Search
     plan = SearchPlan(
         hosted, body.k, body.offset, parsed_filter(body.filter), model, body.combine, body.search_params,
         None if body.rerank is None else service.hosting.reranker(body.rerank), body.depth,
-        None if body.fields is None else tuple(body.fields), highlight, body.explain, body.facets, like,
+        None if body.fields is None else tuple(body.fields), highlight, body.explain, body.facets, like, shape,
         syntax=None if like is not None else body.syntax, language=None if like is not None else body.language,
         arrangement=Arrangement(
             body.sort, body.collapse, body.min_score, None if like is not None else check_typos(body.typos), body.total,

@@ -108,7 +108,7 @@ async def healthz() -> Response:
     return answer({"status": "ok"})
 
 
-@router.get("/readyz", response_model=None, responses=documented(StatusAnswer))
+@router.get("/readyz", response_model=None, responses={**documented(StatusAnswer), 503: {"model": StatusAnswer}})
 async def readyz(service: InService) -> Response:
     """Readiness: whether all indexes can be searched without long waits; 503 if not."""
     is_busy = service.batcher.longest_wait > BUSY

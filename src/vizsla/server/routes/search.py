@@ -12,6 +12,7 @@ from vizsla.server.errors import NotFoundError, RequestError
 from vizsla.server.hosting import Hosted
 from vizsla.server.routes import InIndex, InService, answer, ready
 from vizsla.server.schemas import (
+    WITH_WORDS,
     Candidates,
     DocumentsAnswer,
     DocumentsBody,
@@ -90,7 +91,9 @@ def _explained(hosted: Hosted, body: ExplainBody) -> dict[str, Any]:
 
 
 @router.get("/v1/{index}/terms", response_model=None, responses=documented(TermsAnswer))
-async def terms(text: str, service: InService, hosted: InIndex) -> Response:
+async def terms(
+    text: Annotated[str, Query(json_schema_extra=WITH_WORDS)], service: InService, hosted: InIndex
+) -> Response:
     """How common the terms of a text are in the collection."""
     check_query_text(service.settings.limits, text)
     found = await service.read(hosted.index.term_statistics, text)
