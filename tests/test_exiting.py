@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -77,9 +78,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "i"
 
 
-def run(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, script: str, *arguments: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=False, timeout=LIMIT
+        [sys.executable, "-c", script, str(folder), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT,
     )
 
 
@@ -131,3 +136,32 @@ def test_exit_without_other_threads_leaves_no_side_files(folder: Path) -> None:
     ended = run(folder, script)
     assert ended.returncode == 0, ended.stderr
     assert not [name for name in os.listdir(folder) if name.startswith("index.db-")]
+
+
+# Exit waits for threads that are no daemons, and Python starts no other threads by then.
+LATE = """
+from many_threads import use_threads
+use_threads(3)
+index = Index.open(folder)
+index.add({"id": f"early {i}", "text": f"Dogs bark w{i}."} for i in range(300))
+def late():
+    threading.main_thread().join()
+    index.commit()
+    index.add({"id": f"late {i}", "text": f"Dogs sleep x{i}."} for i in range(300))
+    index.add(Source.find(sys.argv[2]).raw_lines(), workers=3)
+    index.compact()
+    print("committed", len(index))
+threading.Thread(target=late).start()
+"""
+
+
+def test_a_thread_may_add_and_commit_when_the_main_thread_has_ended(folder: Path, tmp_path: Path) -> None:
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text("".join(json.dumps({"_id": f"line {i}", "text": f"Cats purr y{i}."}) + "\n" for i in range(300)))
+    imports = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); from vizsla.datasets import Source\n"
+    ended = run(folder, imports + BEGIN + LATE, lines)
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("committed 920\n", "", 0)
+    assert verify(folder) == []
+    with Index.open(folder) as index:
+        assert len(index.search("dogs", 1000)) == 620
+        assert index.search("y299").ids == ["line 299"]

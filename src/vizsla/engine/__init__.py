@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vizsla.engine.segment_list import SegmentList
     from vizsla.engine.suffix_array import SuffixArray, token_type
     from vizsla.engine.term_sequences import BREAK, HOLE, PhrasePattern, TermSequences, rows_with_phrase
-    from vizsla.engine.threads import in_order, in_threads, in_threads_by_size, pool, processors
+    from vizsla.engine.threads import in_order, in_threads, in_threads_by_size, pool, processors, submit
     from vizsla.engine.token_rows import (
         TokenLists,
         TokenRows,
@@ -116,6 +116,7 @@ _HOMES = {
     "search_phrase": "phrase_search",
     "search_rows": "row_search",
     "storage_of": "vector_rows",
+    "submit": "threads",
     "token_store": "token_rows",
     "token_type": "suffix_array",
 }
@@ -189,6 +190,7 @@ __all__ = [
     "search_phrase",
     "search_rows",
     "storage_of",
+    "submit",
     "token_store",
     "token_type",
 ]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from functools import cache
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def in_threads(call: Callable[[int, int], T], count: int, threads: int, least: i
     shared = carried(call)
     rest: list[Future[T]] = []
     try:
-        rest.extend(pool(threads).submit(shared, a, z) for a, z in ends[1:])
+        rest.extend(submit(pool(threads), shared, a, z) for a, z in ends[1:])
         first = call(*ends[0])
         return [first, *(future.result() for future in rest)]
     finally:
@@ -68,7 +69,7 @@ def in_order(call: Callable[[Item], T], items: Iterable[Item], threads: int) -> 
     waiting: deque[Future[T]] = deque()
     try:
         for item in items:
-            waiting.append(pool(threads).submit(shared, item))
+            waiting.append(submit(pool(threads), shared, item))
             if len(waiting) > threads:
                 yield _first(waiting)
         while waiting:
@@ -93,6 +94,25 @@ def _end(futures: Collection[Future[T]]) -> None:
     except BaseException:
         _end(futures)
         raise
+
+
+def submit(executor: Executor, call: Callable[..., T], *arguments: Any) -> Future[T]:
+    """A call in a thread of an executor; in this thread when the main thread has ended and Python starts no others.
+
+    >>> submit(pool(1), abs, -2).result()
+    2
+    """
+    try:
+        return executor.submit(call, *arguments)
+    except RuntimeError:
+        if threading.main_thread().is_alive():
+            raise
+    here: Future[T] = Future()
+    try:
+        here.set_result(call(*arguments))
+    except Exception as e:
+        here.set_exception(e)
+    return here
 
 
 @cache

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.engine import pool, processors
+from vizsla.engine import pool, processors, submit
 from vizsla.index.storage.packed_terms import PackedTerms
 
 KEY = "checksums"
@@ -67,7 +67,7 @@ class Checksums:
         if len(terms) < _AT_ONCE:
             self._sums["terms"] += terms.checksum()
         else:
-            self._counting.append(pool(processors()).submit(terms.checksum))
+            self._counting.append(submit(pool(processors()), terms.checksum))
 
     def remove(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Count removed rows."""

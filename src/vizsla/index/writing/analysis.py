@@ -27,6 +27,7 @@ from typing import Any
 
 from vizsla.datasets import Document, Origin, RawLines, Skipped, Splitter, document_of
 from vizsla.datasets.raw_lines import PlainLines
+from vizsla.engine import submit
 from vizsla.errors import InputError, VizslaError
 from vizsla.index.writing.namespaces import NamespaceBatch, NamespaceEncoder
 from vizsla.models import Model, as_text, is_text
@@ -292,7 +293,7 @@ def available_cores() -> int:
 def _in_a_thread(analyst: Analyst, work: Iterator[Batch]) -> Generator[AnalysedBatch]:
     """In one thread, which helps because kernels and the database release the GIL."""
     with _threads(1) as executor:
-        yield from _in_order(lambda batch: executor.submit(analyst.analyse, batch).result, work, 1)
+        yield from _in_order(lambda batch: submit(executor, analyst.analyse, batch).result, work, 1)
 
 
 def _in_threads(analyst: Analyst, work: Iterator[Batch], workers: int, memory: int) -> Generator[AnalysedBatch]:
@@ -303,15 +304,15 @@ def _in_threads(analyst: Analyst, work: Iterator[Batch], workers: int, memory: i
     room = _Room(memory)
     with _threads(workers) as executor:
 
-        def submit(batch: Batch) -> Callable[[], AnalysedBatch]:
+        def begin(batch: Batch) -> Callable[[], AnalysedBatch]:
             encoders = analyst.next_encoders()
             size = _BYTES_PER_BYTE * len(batch.data) if isinstance(batch, RawLines) else 0
             room.take(size)
-            encoded = executor.submit(analyst.encode, batch, encoders)
+            encoded = submit(executor, analyst.encode, batch, encoders)
             encoded.add_done_callback(lambda _: room.give(size))
             return lambda: analyst.finish(encoded.result(), encoders)
 
-        yield from _in_order(submit, work, _AHEAD + 2 * workers)
+        yield from _in_order(begin, work, _AHEAD + 2 * workers)
 
 
 class _Room:
@@ -343,14 +344,14 @@ def _threads(count: int) -> Iterator[Executor]:
         executor.shutdown(cancel_futures=True)
 
 
-_Submit = Callable[[Batch], Callable[[], AnalysedBatch]]
-"""Submits a batch for analysis, and returns a function that waits for the result."""
+_Begin = Callable[[Batch], Callable[[], AnalysedBatch]]
+"""Begins to analyse a batch, and returns a function that waits for the result."""
 
 
-def _in_order(submit: _Submit, work: Iterator[Batch], ahead: int) -> Iterator[AnalysedBatch]:
+def _in_order(begin: _Begin, work: Iterator[Batch], ahead: int) -> Iterator[AnalysedBatch]:
     waiting: deque[Callable[[], AnalysedBatch]] = deque()
     for batch in work:
-        waiting.append(submit(batch))
+        waiting.append(begin(batch))
         if len(waiting) > ahead:
             yield waiting.popleft()()
     while waiting:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from vizsla.engine import submit
 from vizsla.errors import VizslaError
 from vizsla.index.storage import checksums, database
 from vizsla.index.storage.packed_terms import PackedTerms
@@ -143,7 +144,7 @@ class TermNumbers:
         """Start `fold` in a thread if all terms are in memory and they are many; no terms may be added afterwards."""
         if self._pending_count == self._next and is_foldable(self._next, 0):
             executor, pending = ThreadPoolExecutor(1), self._pending
-            self._packing = executor.submit(lambda: [b for part in _by_namespace(pending) for b in part.blocks()[0]])
+            self._packing = submit(executor, lambda: [b for part in _by_namespace(pending) for b in part.blocks()[0]])
             executor.shutdown(wait=False)
 
     def fold(self, *, whole: bool) -> None:
