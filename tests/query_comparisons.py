@@ -248,16 +248,17 @@ class Asked:
         self._count("run")
 
     def _highlights(self) -> None:
-        """All words of a field that count are marked."""
+        """All words of a field that count are marked, for the first part of a sum for which there are some."""
         if not self._all:
             return
         hit, field = self._rng.choice(self._all), self._rng.choice(self._kind.fields)
         text = self._content(hit).get(field) or ""
         definition = self._snapshot.definition
-        counts = next(one for one in definition.parts if field in one.part.fields)
-        weights = definition.query_weights(self._query, counts)
-        analyzer = counts.part.analyzer
-        words = [word for word in text.replace("-", " ").split() if set(terms_of(analyzer, word)) & weights.keys()]
+        words: list[str] = []
+        for counts in definition.parts:
+            if field in counts.part.fields and not words:
+                weights, analyzer = definition.query_weights(self._query, counts), counts.part.analyzer
+                words = [w for w in text.replace("-", " ").split() if set(terms_of(analyzer, w)) & weights.keys()]
         document = self._index.get(hit.id)
         assert document is not None
         snippet = self._index.highlighter(self._text, **self._way).snippet(document, field, width=10_000)

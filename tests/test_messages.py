@@ -30,14 +30,14 @@ def client(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
 
 # Parameters of addresses
 
-SEARCH = "'query', 'hits', 'parse', 'offset', 'filter', 'model', 'expand', 'combine', 'syntax', 'language', 'typos'"
+SEARCH = "'query', 'hits', 'parse', 'like', 'k', 'offset', 'sort', 'collapse', 'min_score', 'filter', 'model'"
 
 
 @pytest.mark.parametrize(
     ("method", "address", "message"),
     [
-        ("GET", "/v1/d/search?query=dog&k=1", f"there is no parameter 'k'; the parameters here are {SEARCH}"),
-        ("GET", "/v1/d/search?k=1", "there is no parameter 'k'; the parameters here are 'query'"),
+        ("GET", "/v1/d/search?query=dog&top=1", f"there is no parameter 'top'; the parameters here are {SEARCH}"),
+        ("GET", "/v1/d/search?top=1", "there is no parameter 'top'; the parameters here are 'query'"),
         ("GET", "/v1/d/doc/1?pasre=false", "there is no parameter 'pasre'; the parameters here are 'parse'"),
         (
             "GET",

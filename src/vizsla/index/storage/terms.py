@@ -269,8 +269,11 @@ def pack_terms(terms: Iterable[Row]) -> Iterator[Block]:
 
 
 def _packed(namespace: int, rows: Sequence[Row]) -> PackedTerms:
-    texts = StoredTexts.of([term for _, term, _ in rows])
-    return PackedTerms(namespace, texts, np.array([number for _, _, number in rows], np.int64))
+    try:
+        texts = StoredTexts.of([term for _, term, _ in rows])
+        return PackedTerms(namespace, texts, np.array([number for _, _, number in rows], np.int64))
+    except (TypeError, ValueError, OverflowError, AttributeError) as e:
+        raise DamagedTermsError("a term or its number is of another type") from e
 
 
 def fold_terms(

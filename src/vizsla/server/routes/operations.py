@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 import vizsla
+from vizsla.errors import CollectionError
 from vizsla.models import SparseComponent
 from vizsla.server.errors import NotFoundError
 from vizsla.server.hosting import Hosted
@@ -36,7 +37,7 @@ _TYPES = {
 async def all_indexes(request: Request, service: InService) -> Response:
     """The indexes of this server, and what it allows."""
     settings = service.settings
-    described = await service.read(lambda: [describe(service, h) for h in service.hosting.indexes.values()])
+    described = await service.read(_all_described, service)
     return answer(
         {
             "vizsla": vizsla.__version__,
@@ -51,6 +52,18 @@ async def all_indexes(request: Request, service: InService) -> Response:
             "indexes": described,
         }
     )  # fmt: skip
+
+
+def _all_described(service: Service) -> list[dict[str, Any]]:
+    """All indexes; one that cannot be read now, or is deleted meanwhile, does not hide the others."""
+    found = []
+    for hosted in list(service.hosting.indexes.values()):
+        try:
+            found.append(describe(service, hosted))
+        except CollectionError as e:
+            if not hosted.is_gone():
+                found.append({"name": hosted.name, "status": "unavailable", "reason": hosted.sentence(e)})
+    return found
 
 
 def _offered(request: Request, service: Service) -> dict[str, Any]:
