@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from vizsla.engine import Plaid, Segment, VectorIndex, storage_of, token_store
@@ -40,13 +42,23 @@ def index_info(snapshot: Snapshot) -> dict[str, Any]:
         "positions": bool(snapshot.meta.get(database.POSITIONS)),
         "position_bytes": sum(s.nbytes for segment in snapshot.segments for s in segment.sequences.values()),
         "index_bytes": snapshot.file_bytes,
-        "document_bytes": sum(f.stat().st_size for f in snapshot.path.glob(database.FILE + "*")),
+        "document_bytes": _document_bytes(snapshot.path),
         "stored": snapshot.meta["stored"],
         "created": snapshot.meta["created"],
         "vizsla": snapshot.meta["vizsla"],
         "format": snapshot.meta["format"],
         "generation": snapshot.generation,
     }
+
+
+def _document_bytes(path: Path) -> int:
+    """The size of the document store; its log comes and goes with writers, and the index may be deleted meanwhile."""
+    total = 0
+    with suppress(FileNotFoundError):
+        for file in path.glob(database.FILE + "*"):
+            with suppress(FileNotFoundError):
+                total += file.stat().st_size
+    return total
 
 
 def _dense_facts(vector_index: VectorIndex, segments: Sequence[Segment], model: Model) -> dict[str, Any] | None:
