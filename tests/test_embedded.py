@@ -166,8 +166,16 @@ with Index.open(sys.argv[1], refresh_every=3600) as index:
 # Indexes in memory
 
 
-def test_an_index_in_memory_is_an_index_and_leaves_nothing() -> None:
-    before = leftovers()
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own for indexes in memory: other processes have theirs in the shared one."""
+    monkeypatch.setattr(in_memory, "_SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(in_memory, "_ROOM", 0)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_an_index_in_memory_is_an_index_and_leaves_nothing(memory: Path) -> None:
     with Index.create(":memory:", "bm25", passages=3, positions=True) as index, Index.create(":memory:") as other:
         index.add([{"id": "1", "text": "Dogs bark. " * 5, "year": 2001}, {"id": "2", "text": "Cats do not."}])
         assert index.commit() == 1
@@ -176,17 +184,16 @@ def test_an_index_in_memory_is_an_index_and_leaves_nothing() -> None:
         index.compact()
         assert (len(index), len(other)) == (1, 0)
         assert found_names(index.path.parent) == ["index", "owner.lock"]
-        assert leftovers() - before == {index.path.parent, other.path.parent}
+        assert set(memory.iterdir()) == {index.path.parent, other.path.parent}
         hits = index.search("dogs")
     assert hits[0].document.id == "1"
-    assert leftovers() <= before
+    assert list(memory.iterdir()) == []
     index.close()
     with pytest.raises(CollectionError, match="the index has been closed"):
         index.search("dogs")
 
 
-def test_an_index_in_memory_ends_with_its_object_and_with_python() -> None:
-    before = leftovers()
+def test_an_index_in_memory_ends_with_its_object_and_with_python(memory: Path) -> None:
     index = Index.create(":memory:")
     folder = index.path
     assert folder.exists()
@@ -199,7 +206,7 @@ def test_an_index_in_memory_ends_with_its_object_and_with_python() -> None:
         Index.create(":memory:", "no model")
     with pytest.raises(VizslaError):
         Index.create(":memory:", "bm25", positions=True, store=False)
-    assert leftovers() <= before
+    assert list(memory.iterdir()) == []
 
 
 def test_what_a_killed_process_leaves_is_removed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,15 +256,6 @@ def test_a_forked_child_reads_an_index_in_memory_and_does_not_remove_it() -> Non
 
 def found_names(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir())
-
-
-def leftovers() -> set[Path]:
-    """The folders of indexes in memory, those of other processes included."""
-    return {
-        folder
-        for place in {in_memory._place(), Path(tempfile.gettempdir())}
-        for folder in place.glob("vizsla-memory-*")
-    }
 
 
 # Copies for worker processes
