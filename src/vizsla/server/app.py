@@ -215,7 +215,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
     sentences = {404: "there is nothing at this address; see /docs", 405: "this address does not take this method"}
     found = answer({"error": sentences.get(error.status_code, str(error.detail))}, error.status_code)
     found.headers.update(error.headers or {})
-    if error.status_code == 405 and (allowed := _allowed(request)):  # the error knows those of one route
+    if error.status_code == 405:  # the error knows those of one route, in any order
+        allowed = _allowed(request) or sorted(found.headers.get("allow", "").split(", "))
         found.headers["allow"] = ", ".join(allowed)
     return found
 
