@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from vizsla import stopping
 from vizsla.server.batching import BULK_RESULTS, Batcher, Lane
-from waiting import LIMIT, eventually
+from waiting import LIMIT
 
 
 class Searches:
@@ -25,12 +26,19 @@ class Searches:
         self.calls.append(list(queries))
         if "slow" in queries:
             try:
-                eventually(stopping.check)  # which raises an error
+                computes(LIMIT)
             finally:
                 self.stopped += 1
         if "bad" in queries:
             raise ValueError("bad")
         return [query.upper() for query in queries]
+
+
+def computes(seconds: float) -> None:
+    """Use the processor, as a time slice counts nothing else, until it is stopped."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        stopping.check()  # which raises an error
 
 
 def run(work: Callable[[Batcher[str], Searches], Coroutine[Any, Any, None]], slice_seconds: float = 0.05) -> Searches:
