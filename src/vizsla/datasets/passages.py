@@ -31,8 +31,8 @@ _WORD_END, _LINE, _SENTENCE, _PARAGRAPH, _HEADING = range(5)  # where a text may
 class Splitter:
     """Cuts the text of a document into passages of at most `size` words or tokens.
 
-    A passage ends before a heading, else after a paragraph, else after a sentence, else after a line: at the best of
-    these places in its second half. If there is none it ends after its last word.
+    A passage ends at the best place in its second half: before a heading, else after a paragraph, a sentence or a line.
+    If its second half has no such place, the passage ends where it is full, between two words.
 
     >>> [p["text"] for p in Splitter(6).passages(Document("d", {"text": "Dogs bark. Cats do not. Fish swim."}))]
     ['Dogs bark. Cats do not.', 'Fish swim.']

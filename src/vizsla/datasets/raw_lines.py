@@ -159,7 +159,7 @@ class PlainLines:
     lines: RawLines
     data: np.ndarray
     spans: np.ndarray
-    """[documents, keys, 2]: where the value of each key begins and ends; a text with escapes has its start negated."""
+    """[documents, keys, 2]: where the value of each key begins and ends; begins are negative for texts with escapes."""
     numbers: np.ndarray
     """The number of each document's line."""
     id_place: int

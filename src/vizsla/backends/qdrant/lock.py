@@ -1,9 +1,8 @@
 """One writer at a time: a collection records its writer, and dead writers are detected.
 
-There are no locks in Qdrant. A writer sets the state's `writer` on the condition that there is none, which a server
-checks and does atomically, and then reads back whether the change is its own. While it works, it increments a
-heartbeat every few seconds; a writer whose heartbeat has not changed for some time, by the waiting client's clock, is
-considered dead.
+Qdrant has no locks. A writer sets the state's `writer` if it is empty, which a server checks and does atomically, and
+then reads back whether its own name is there. While it works, it increments a heartbeat every few seconds. A waiting
+client considers a writer dead whose heartbeat has not changed for some time by the client's clock.
 
 One fixed server, the leader, orders all changes (`strong`). While it is down, the servers choose another one
 (`medium`). For a moment two clients might then ask two different servers, so a writer checks a second time.
