@@ -15,6 +15,8 @@ from vizsla.models.generator import CheckpointGenerator, export_generator, open_
 from vizsla.neural.beams import BeamStates, beam_search
 from vizsla.neural.generation import open_model, start_token
 
+pytestmark = pytest.mark.usefixtures("in_floats")
+
 WORDS = 5
 QUESTIONS = ["a dog barks", "who has a vizsla, and where does it sleep at night"]
 
@@ -111,7 +113,6 @@ def test_the_networks_of_generators_give_the_scores_of_transformers(tmp_path: Pa
     folder = (tiny_seq2seq if seq2seq else tiny_causal)(tmp_path, kind)
     generator = open_generator(folder)
     assert isinstance(generator, CheckpointGenerator)
-    generator.running.model.float()
     model = open_model(folder, seq2seq)
     for question, written in zip(QUESTIONS, generator.search(QUESTIONS, Even(), 4, 3), strict=True):
         (ids,) = generator.checkpoint.inputs([question])
@@ -137,7 +138,6 @@ def test_without_torch_a_bart_gives_the_same_beams(tmp_path: Path) -> None:
     generator = open_generator(tmp_path / "exact")
     assert type(generator.running).__name__ == "OnnxGenerator"  # type: ignore[attr-defined]
     torch_generator = open_generator(floats)
-    torch_generator.running.model.float()  # type: ignore[attr-defined]
     for own, other in zip(*(g.search(QUESTIONS, Even(), 4, 5) for g in (generator, torch_generator)), strict=True):
         assert [text.tokens for text in own] == [text.tokens for text in other]
         assert [text.score for text in own] == pytest.approx([text.score for text in other], abs=1e-2)

@@ -23,6 +23,8 @@ from vizsla.neural.beams import BeamStates, beam_search
 from vizsla.neural.checkpoints.generator import GeneratorCheckpoint
 from vizsla.neural.generation import open_model
 
+pytestmark = pytest.mark.usefixtures("in_floats")
+
 DOCUMENTS: list[dict[str, Any]] = [
     {"id": "vizsla", "title": "Vizsla", "text": "The Vizsla is a dog from Hungary.", "year": 1},
     {"id": "dog", "title": "Dog", "text": "A dog barks; the dog of the house barks at night.", "year": 2},
