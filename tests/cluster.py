@@ -29,11 +29,12 @@ import qdrant_server
 from beside import WORDS, differences, documents, queries
 from qdrant_server import Node, address, nodes
 from scattered import Scattered, ScatteredTokens
-from vizsla import BM25, BeirDataset, Index, VizslaError, evaluate_retriever, parse_model
+from vizsla import BM25, BeirDataset, Document, Index, VizslaError, evaluate_retriever, parse_model
 from vizsla.backends.qdrant import QdrantIndex, connection
 from vizsla.backends.qdrant import lock as locks
 from vizsla.datasets import read_documents, read_queries
 from vizsla.index import PartSet, build_from_parts
+from vizsla.models import field_text
 
 SHARDS, REPLICAS = 3, 2
 MEASURES = "nDCG@10 R@100"
@@ -126,6 +127,11 @@ def models_of(model: str) -> list[str]:
 DRAWN = {"dense": BM25() + 0.5 * Scattered(), "tokens": BM25() + 0.125 * ScatteredTokens()}
 
 
+def drawable(corpus: Path) -> Iterator[Document]:
+    """Passages without the word whose drawn vector has no numbers."""
+    return (d for d in read_documents(corpus) if "nan" not in field_text(d.content, ("title", "text")).lower().split())
+
+
 def drawn_vectors(cluster: list[Node], folder: Path, names: list[str], corpus: Path, queries: Path, count: int) -> None:
     """Passages under models whose vectors are drawn, a vector or a list of them for each word: no network is needed."""
     texts = dict(islice(read_queries(queries).items(), 100))
@@ -137,7 +143,7 @@ def drawn_vectors(cluster: list[Node], folder: Path, names: list[str], corpus: P
             seconds = []
             for one in (local, index):
                 started = time.perf_counter()
-                one.add(islice(read_documents(corpus), count))
+                one.add(islice(drawable(corpus), count))
                 one.commit()
                 seconds.append(time.perf_counter() - started)
             say(f"{name}: {len(index):,} passages, {seconds[0]:.0f} s local, {seconds[1]:.0f} s to the cluster")

@@ -146,7 +146,8 @@ def read_state(connection: Connection, name: str) -> CollectionState:
     payload = found[0].payload
     if payload.get("format") not in READABLE:
         raise CollectionError(
-            f"{where} has the format {payload.get('format')}, and this version of Vizsla reads {READABLE}; build it "
+            f"{where} has the format {payload.get('format')}, and this version of Vizsla reads "
+            f"{' and '.join(map(str, READABLE))}; build it "
             "again, or use the version that made it"
         )
     try:
