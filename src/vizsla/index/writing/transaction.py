@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import sqlite3
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -21,11 +20,11 @@ from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError, UnsupportedError, VizslaError, kind_of
 from vizsla.index.storage import checksums, database, forking, segment_files
 from vizsla.index.storage.checksums import Checksums
-from vizsla.index.storage.document_ids import SegmentIds
 from vizsla.index.writing.analysis import AnalysedBatch, Analysis
 from vizsla.index.writing.buffer import Buffer
 from vizsla.index.writing.compaction import Compaction
 from vizsla.index.writing.document_rows import DocumentIds, DocumentRows
+from vizsla.index.writing.segment_in_the_making import SegmentInTheMaking
 from vizsla.index.writing.segment_state import OpenSegments
 from vizsla.index.writing.term_numbers import TermNumbers
 from vizsla.models import (
@@ -91,6 +90,7 @@ class WriteTransaction:
         self._memory = memory
         self._uncommitted = 0
         self._sample: list[Document] = []
+        self._unfinished: SegmentInTheMaking | None = None
         self.changed = False
         """Whether the transaction has changes to commit."""
         self.sound = True
@@ -295,21 +295,38 @@ class WriteTransaction:
 
         return Updated(self.add(changed()).documents, missing)
 
-    def _flush(self) -> None:
-        """Write the buffer as a segment of the next generation."""
+    def _flush(self, *, wait: bool = False) -> None:
+        """Write the buffer as a segment of the next generation, in the background unless `wait`."""
         with self._storing():
             self._check_in_place()
-            segment = self._buffer.flush()
-            if segment is None:
+            self._finish_segment()
+            rows = self._buffer.take()
+            if rows is None:
                 return
-            name = secrets.token_hex(6)
-            ids = self._ids.take_pending()
-            dated = segment_files.DatedIds(self._generation, ids)
-            written = segment_files.write_segment(self._path, name, segment, dated)
-            self._ids.add_segment(name, written, SegmentIds(segment.numbers, ids))
-            statistics = database.count_statistics(self.model.namespaces, segment.sizes, None)
-            database.insert_segment(self._db, name, self._generation, len(segment), statistics, written)
-            self._end_transaction()
+            ids = self._ids.take_pending(rows.numbers)
+            self._unfinished = SegmentInTheMaking(
+                self._path, segment_files.DatedIds(self._generation, ids.ids), rows, wait=wait
+            )
+            self._unfinished_ids = ids
+            if wait:
+                self._finish_segment()
+
+    def _finish_segment(self) -> None:
+        """Wait for the segment that is being written, and list it."""
+        if self._unfinished is None:
+            return
+        name, written, sizes = self._unfinished.result()
+        ids, self._unfinished = self._unfinished_ids, None
+        self._ids.written(name, written, ids)
+        statistics = database.count_statistics(self.model.namespaces, sizes, None)
+        database.insert_segment(self._db, name, self._generation, len(ids.numbers), statistics, written)
+        self._end_transaction()
+
+    def check(self) -> None:
+        """Raise the error with which a segment could not be written in the background."""
+        if self._unfinished is not None and self._unfinished.has_failed:
+            with self._storing():
+                self._finish_segment()
 
     def _end_transaction(self) -> None:
         """End the transaction of SQLite to bound its log; readers do not see the rows before the commit."""
@@ -353,7 +370,7 @@ class WriteTransaction:
         if self.base == 0 and self._sample:
             warn_of_language(self.model, [document.content for document in self._sample[:LANGUAGE_SAMPLE]])
         self._terms.begin_fold()
-        self._flush()
+        self._flush(wait=True)
         with self._storing():
             if vector_index is not None:
                 database.set_meta(self._db, database.DENSE, str(vector_index))
@@ -421,12 +438,17 @@ class WriteTransaction:
 
     def leave_to_parent(self) -> None:
         """In a forked child: leave pending changes to the parent."""
+        self._unfinished = None
         self._close_database.detach()
         forking.leave_alone(self._path, self._db)
 
     def close(self) -> None:
         """Discard uncommitted changes; the next writer removes their rows."""
-        self._close_database()
+        try:
+            if self._unfinished is not None:
+                self._unfinished.give_up()
+        finally:
+            self._close_database()
 
 
 def _replaced(path: Path) -> CollectionError:
