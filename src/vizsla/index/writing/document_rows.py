@@ -20,7 +20,7 @@ from vizsla.index.storage.stored_ids import SHORT, DamagedTextsError, StoredIds,
 from vizsla.index.writing.segment_state import OpenSegments
 from vizsla.runs import Document
 
-_BYTES_PER_ID = 64  # of an entry of a dictionary, beside the text
+_BYTES_PER_ID = 100  # of an entry of a dictionary, beside the text, which is there twice
 
 
 class DocumentIds:
@@ -67,7 +67,7 @@ class DocumentIds:
         self._texts.append(StoredTexts.of(ids))
         self._pending.update(zip(ids, range(self._next, self._next + len(ids)), strict=True))
         self._next += len(ids)
-        self.bytes += sum(map(len, ids)) + len(ids) * _BYTES_PER_ID
+        self.bytes += 2 * len(self._texts[-1].data) + len(ids) * _BYTES_PER_ID
 
     def undo(self, first: int, replaced: Sequence[int]) -> None:
         """Forget documents from a number on, and find again those that they had replaced."""

@@ -39,8 +39,11 @@ from vizsla.models import (
 from vizsla.plain_data import parse_json
 from vizsla.runs import Document
 
-BUFFER_SHARE = 0.25  # of the memory, for rows; writing them as a segment needs the same again
+_FIXED = 64 << 20  # bytes that SQLite, modules and what malloc keeps take of any memory
+# What writing may take of the rest.
+BUFFER_SHARE = 0.13  # rows and ids; those of the segment before, which is being written, take this twice again
 TERMS_SHARE = 0.35
+BATCHES_SHARE = 0.15
 _UPDATED = 200  # documents that are read at once to be changed
 MAX_UNCOMMITTED = 32 << 20  # characters of documents in one transaction
 
@@ -87,7 +90,7 @@ class WriteTransaction:
         self._opened = opened or OpenSegments()
         self.model = model
         self._splitter = splitter
-        self._memory = memory
+        self._memory = max(memory - _FIXED, memory // 2)
         self._uncommitted = 0
         self._sample: list[Document] = []
         self._unfinished: SegmentInTheMaking | None = None
@@ -157,8 +160,9 @@ class WriteTransaction:
             documents = self._sampled(documents, skip_bad=skip_bad)
         description, folder = self._meta["model"], self._path / "model"
         analysis = Analysis(
-            self.model, description, folder, self._splitter, self._rows.store_texts, self.terms_bytes, skip_bad
-        )
+            self.model, description, folder, self._splitter, self._rows.store_texts, self.terms_bytes, skip_bad,
+            int(self._memory * BATCHES_SHARE),
+        )  # fmt: skip
         return self._add(analysis.run(documents, workers), sampled)
 
     @property
