@@ -220,6 +220,7 @@ def test_batches_that_are_analysed_at_a_time_share_a_bound(
     [(arrays, "write_array"), (arrays, "hash_file"), (MergedPostingLists, "_piece"), (PackedTerms, "checksum")],
     ids=["writing", "reading", "merging", "adding up"],
 )
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may fall between open and with
 def test_ctrl_c_while_threads_build_leaves_the_last_commit(
     tmp_path: Path, corpora: list[Path], owner: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
