@@ -323,12 +323,17 @@ def _invert(rows: list[PostingRows]) -> tuple[np.ndarray, np.ndarray, np.ndarray
     Each thread reads all rows and sorts the postings of its own terms. The list is empty afterwards, so that nobody
     keeps the rows any longer.
     """
-    total = sum([part.indices.size for part in rows])
-    size = max([int(part.indices.max()) + 1 for part in rows if part.indices.size], default=0)
-    kind = common_type(part.values.dtype for part in rows)
-    rows[:] = [part._replace(values=part.values.astype(kind, copy=False)) for part in rows]
+    total, size, kinds = 0, 0, set()
+    for part in rows:
+        total += part.indices.size
+        size = max(size, int(part.indices.max()) + 1) if part.indices.size else size
+        kinds.add(part.values.dtype)
+    kind = kinds.pop() if len(kinds) == 1 else common_type(kinds)
+    if kinds:
+        rows[:] = [part._replace(values=part.values.astype(kind, copy=False)) for part in rows]
     starts = np.zeros(size + 1, np.int64)
-    documents, out = in_own_pages(total, np.uint32), in_own_pages(total, kind)
+    empty = np.empty if total < 2 * _LEAST else in_own_pages
+    documents, out = empty(total, np.uint32), empty(total, kind)
 
     def count(a: int, z: int) -> None:
         for part in rows:

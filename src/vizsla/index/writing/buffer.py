@@ -118,7 +118,8 @@ class BufferedRows:
                 matches[space] = rows.matches.converted(token_store(self._store))
             if rows.ngrams is not None:
                 ngrams[space] = rows.ngrams
-        length_codes, lengths = (np.array([getattr(r, name) for r in rows_of]) for name in ("length_codes", "lengths"))
+        length_codes = np.array([rows.length_codes for rows in rows_of])
+        lengths = np.array([rows.lengths for rows in rows_of])
         postings = [part for rows in rows_of for part in rows.postings]
         rows_of.clear()
         return build_segment_of(self.numbers, length_codes, lengths, postings, dense, tokens, matches, ngrams)
@@ -170,9 +171,8 @@ class _Piece:
     def append(self, counts: np.ndarray, indices: np.ndarray, values: np.ndarray) -> None:
         """Add the rows of some documents, which fit."""
         end = self._size + len(indices)
-        kind = common_type([self._values.dtype, values.dtype])
-        if kind != self._values.dtype:
-            wider = in_own_pages(len(self._values), kind)
+        if values.dtype != self._values.dtype:
+            wider = in_own_pages(len(self._values), common_type([self._values.dtype, values.dtype]))
             wider[: self._size] = self._values[: self._size]
             self._values = wider
         self._indices[self._size : end] = indices
@@ -232,7 +232,7 @@ class _SparseNamespace:
         self._begin()
 
         def gather() -> _SegmentRows:
-            joined, postings = np.concatenate(lengths), [piece.rows() for piece in pieces]
+            joined, postings = np.concatenate(lengths), [*map(_Piece.rows, pieces)]
             pieces.clear()
             return _SegmentRows(codes_of(joined), joined, postings)
 

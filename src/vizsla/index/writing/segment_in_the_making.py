@@ -18,37 +18,32 @@ Written = tuple[str, dict[str, Facts], np.ndarray]
 """The name of a segment, the descriptions of its files, and the lengths of its documents in each namespace."""
 
 
+def write_rows(path: Path, ids: segment_files.DatedIds, rows: BufferedRows) -> Written:
+    """Sort, pack and write the rows of a segment."""
+    name, segment = secrets.token_hex(6), rows.segment()
+    return name, segment_files.write_segment(path, name, segment, ids), segment.sizes
+
+
 class SegmentInTheMaking:
-    """Sorts, packs and writes the rows of a segment in a thread of its own.
+    """Writes the rows of a segment in a thread of its own.
 
     What the segment holds was decided before; the thread changes neither the database nor the buffer.
     """
 
-    def __init__(self, path: Path, ids: segment_files.DatedIds, rows: BufferedRows, *, wait: bool) -> None:
-        """`wait`: do it in this thread, now."""
-
-        def write() -> Written:
-            name, segment = secrets.token_hex(6), rows.segment()
-            return name, segment_files.write_segment(path, name, segment, ids), segment.sizes
-
-        self._result: Future[Written] | None = None
-        if wait:
-            self._written = write()
-        else:
-            executor = ThreadPoolExecutor(1)
-            self._result = submit(executor, carried(write))
-            executor.shutdown(wait=False)
+    def __init__(self, path: Path, ids: segment_files.DatedIds, rows: BufferedRows) -> None:
+        executor = ThreadPoolExecutor(1)
+        self._written: Future[Written] = submit(executor, carried(write_rows), path, ids, rows)
+        executor.shutdown(wait=False)
 
     @property
     def has_failed(self) -> bool:
         """Whether the thread has ended with an error, which `result` raises."""
-        return self._result is not None and self._result.done() and self._result.exception() is not None
+        return self._written.done() and self._written.exception() is not None
 
     def result(self) -> Written:
         """Wait until the segment is on disk."""
-        return self._written if self._result is None else self._result.result()
+        return self._written.result()
 
     def give_up(self) -> None:
         """Wait until the thread has ended, whatever interrupts this; its files are removed by the next transaction."""
-        if self._result is not None:
-            finish_all([self._result])
+        finish_all([self._written])

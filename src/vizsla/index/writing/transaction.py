@@ -20,11 +20,12 @@ from vizsla.engine import VectorIndex
 from vizsla.errors import CollectionError, UnsupportedError, VizslaError, kind_of
 from vizsla.index.storage import checksums, database, forking, segment_files
 from vizsla.index.storage.checksums import Checksums
+from vizsla.index.storage.document_ids import SegmentIds
 from vizsla.index.writing.analysis import AnalysedBatch, Analysis
 from vizsla.index.writing.buffer import Buffer
 from vizsla.index.writing.compaction import Compaction
 from vizsla.index.writing.document_rows import DocumentIds, DocumentRows
-from vizsla.index.writing.segment_in_the_making import SegmentInTheMaking
+from vizsla.index.writing.segment_in_the_making import SegmentInTheMaking, Written, write_rows
 from vizsla.index.writing.segment_state import OpenSegments
 from vizsla.index.writing.term_numbers import TermNumbers
 from vizsla.models import (
@@ -93,7 +94,7 @@ class WriteTransaction:
         self._memory = max(memory - _FIXED, memory // 2)
         self._uncommitted = 0
         self._sample: list[Document] = []
-        self._unfinished: SegmentInTheMaking | None = None
+        self._unfinished: tuple[SegmentIds, SegmentInTheMaking] | None = None
         self.changed = False
         """Whether the transaction has changes to commit."""
         self.sound = True
@@ -303,32 +304,37 @@ class WriteTransaction:
         """Write the buffer as a segment of the next generation, in the background unless `wait`."""
         with self._storing():
             self._check_in_place()
-            self._finish_segment()
+            if self._unfinished is not None:
+                self._finish_segment()
             rows = self._buffer.take()
             if rows is None:
                 return
             ids = self._ids.take_pending(rows.numbers)
-            self._unfinished = SegmentInTheMaking(
-                self._path, segment_files.DatedIds(self._generation, ids.ids), rows, wait=wait
-            )
-            self._unfinished_ids = ids
+            dated = segment_files.DatedIds(self._generation, ids.ids)
             if wait:
-                self._finish_segment()
+                self._list_segment(ids, write_rows(self._path, dated, rows))
+            else:
+                self._unfinished = ids, SegmentInTheMaking(self._path, dated, rows)
 
     def _finish_segment(self) -> None:
         """Wait for the segment that is being written, and list it."""
-        if self._unfinished is None:
-            return
-        name, written, sizes = self._unfinished.result()
-        ids, self._unfinished = self._unfinished_ids, None
-        self._ids.written(name, written, ids)
+        assert self._unfinished is not None
+        ids, segment = self._unfinished
+        written = segment.result()
+        self._unfinished = None
+        self._list_segment(ids, written)
+
+    def _list_segment(self, ids: SegmentIds, written: Written) -> None:
+        """List a segment that is on disk with the documents of the next generation."""
+        name, files, sizes = written
+        self._ids.written(name, files, ids)
         statistics = database.count_statistics(self.model.namespaces, sizes, None)
-        database.insert_segment(self._db, name, self._generation, len(ids.numbers), statistics, written)
+        database.insert_segment(self._db, name, self._generation, len(ids.numbers), statistics, files)
         self._end_transaction()
 
     def check(self) -> None:
         """Raise the error with which a segment could not be written in the background."""
-        if self._unfinished is not None and self._unfinished.has_failed:
+        if self._unfinished is not None and self._unfinished[1].has_failed:
             with self._storing():
                 self._finish_segment()
 
@@ -450,7 +456,7 @@ class WriteTransaction:
         """Discard uncommitted changes; the next writer removes their rows."""
         try:
             if self._unfinished is not None:
-                self._unfinished.give_up()
+                self._unfinished[1].give_up()
         finally:
             self._close_database()
 
