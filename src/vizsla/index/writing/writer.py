@@ -260,6 +260,7 @@ class Writer:
             transaction = self._begin()
             self._changing = True
             try:
+                transaction.check()
                 return change(transaction)
             finally:
                 self._changing = False
