@@ -165,7 +165,7 @@ class Index(SearchableCollection):
             self._closed = True
         self._close_writers()
         if self._current is not None:
-            self._current.snapshot.close()
+            self._current.close()
         if self._in_memory is not None:
             self._in_memory.remove()
 
@@ -268,7 +268,7 @@ class Index(SearchableCollection):
             self._current = Searcher(Snapshot(self.path, None if old is None else old.snapshot, self.device))
             self.name = self._current.snapshot.model.name
             if old is not None:
-                old.snapshot.close()
+                old.close()
                 self._current.snapshot.leave_log()
 
     def _open_own_writer(self) -> Writer:
