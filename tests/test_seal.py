@@ -19,9 +19,11 @@ from vizsla.errors import CollectionError, InputError
 from vizsla.index import verify
 from vizsla.models import GAR, Seal
 from vizsla.models.generator import CheckpointGenerator, export_generator, open_generator
-from vizsla.neural.beams import beam_search
+from vizsla.neural.beams import BeamStates, beam_search
 from vizsla.neural.checkpoints.generator import GeneratorCheckpoint
 from vizsla.neural.generation import open_model
+
+pytestmark = pytest.mark.usefixtures("in_floats")
 
 DOCUMENTS: list[dict[str, Any]] = [
     {"id": "vizsla", "title": "Vizsla", "text": "The Vizsla is a dog from Hungary.", "year": 1},
@@ -31,6 +33,12 @@ DOCUMENTS: list[dict[str, Any]] = [
     {"id": "empty", "title": "", "text": "", "year": 5},
 ]
 QUESTIONS = ["which dog is from Hungary?", "who purrs in the house?", "what"]
+
+
+@pytest.fixture(autouse=True)
+def _in_floats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In bfloat16, which some processors multiply faster, scores are rounded otherwise."""
+    monkeypatch.setattr("vizsla.neural.inference.has_fast_bfloat16", lambda device: False)  # noqa: ARG005
 
 
 def tiny(folder: Path, seq2seq: bool = False, task: str = "ngrams") -> Path:
@@ -105,7 +113,7 @@ def kept_ngrams(
             logits = states.start()
             for token in written:
                 logits = states.step(np.zeros((1, 1), np.int64), np.array([[token]]))[:, 0]
-            logs = logits[0].astype(np.float64)
+            logs = np.asarray(logits[0], np.float64)
             logs -= logs.max() + math.log(np.exp(logs - logs.max()).sum())
             size = len(ngram)
             following = {row[p + size] for row in rows for p in places_of(row, ngram) if p + size < len(row)}
@@ -253,7 +261,7 @@ class Wishing:
     def search(self, texts: list[str], rule: Any, beam: int, steps: int, *, titles: bool) -> list[list[Any]]:
         wish = [*self._title, self._end] if titles else self._ngram
 
-        class States:
+        class States(BeamStates):
             def start(self) -> np.ndarray:
                 self.texts: list[list[int]] = [[]]
                 return self.logits()[0]

@@ -264,6 +264,7 @@ class Writer:
             transaction = self._begin()
             self._changing = True
             try:
+                transaction.check()
                 return change(transaction)
             finally:
                 self._changing = False
