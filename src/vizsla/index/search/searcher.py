@@ -102,7 +102,7 @@ class Searcher:
     def encode(self, texts: Sequence[str], bound: BoundModel, condition: Filter | None = None) -> list[Query]:
         """Queries as numbers for the engine; a query that is expanded from documents uses those that pass a filter."""
         try:
-            return bound.encode(texts, self.context(condition))
+            return bound.encode(texts, _Context(self, condition))
         except DamagedSegmentError:
             raise self.snapshot.damage() from None
 
