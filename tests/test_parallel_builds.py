@@ -246,7 +246,7 @@ def test_ctrl_c_while_threads_build_leaves_the_last_commit(
     monkeypatch.setattr(owner, name, interrupting)
 
     def change(path: Path) -> None:
-        with Index.open(path) as index:
+        with Index.open(path, memory=1 << 20) as index:  # so little that segments are written in the background
             index.add(second.raw_lines() or (), workers=3)
             index.compact()
 

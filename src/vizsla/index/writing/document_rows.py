@@ -145,16 +145,22 @@ class DocumentRows:
         joined = self._splitter.joined
         return {doc_id: joined([Document(doc_id, row) for row in some]) for doc_id, some in rows_of.items()}
 
-    def insert(self, first: int, stored: Sequence[tuple[str, str | None, str | None]]) -> None:
-        """Add rows with ids, metadata and fields; their insertion numbers begin with `first`."""
+    def insert(self, first: int, stored: Sequence[tuple[str, str | None, str | None]]) -> int:
+        """Add rows with ids, metadata and fields; their insertion numbers begin with `first`.
+
+        Returns how many characters were stored.
+        """
         self._ids.add([doc_id for doc_id, _, _ in stored])
         metadata = [(number, row[1]) for number, row in enumerate(stored, first) if row[1] is not None]
         self._db.executemany("INSERT INTO documents VALUES (?, ?)", metadata)
         self._checksums.add("documents", ((number, text, None) for number, text in metadata))
+        texts = [text for _, text in metadata]
         if self.store_texts:
             fields = [(number, row[2]) for number, row in enumerate(stored, first)]
             self._db.executemany("INSERT INTO contents VALUES (?, ?)", fields)
             self._checksums.add("documents", ((number, None, text) for number, text in fields))
+            texts += [text for _, text in fields if text is not None]
+        return sum(map(len, texts))
 
     def mark_deleted(self, numbers: Sequence[int]) -> None:
         """Mark documents as deleted. Their rows stay until the commit, since readers or `undo` may need them."""

@@ -248,10 +248,9 @@ class WriteTransaction:
             if old:
                 self._rows.mark_deleted([number for _, number in old])
                 replaced.extend(number for _, number in old if number < first)
-            self._rows.insert(self._next_number, batch.stored)
+            self._uncommitted += self._rows.insert(self._next_number, batch.stored)
             counts = self._buffer.append(batch)
             self._next_number += len(batch.stored)
-        self._uncommitted += sum(len(metadata or "") + len(fields or "") for _, metadata, fields in batch.stored)
         repeated = 0
         if old:
             repeated = len({doc_id for doc_id, number in old if number >= first})
