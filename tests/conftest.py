@@ -38,6 +38,10 @@ sys.dont_write_bytecode = False
 # Two workers with two threads each wait for each other: torch then takes four times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Tests end processes, not the power; waiting for the disk took most of the time of a commit. tests/faults.py watches
+# the calls themselves.
+os.fsync = lambda _: None
+
 LONG = ("test_page", "test_mcp", "test_upload", "test_train", "test_adapt", "test_docs", "test_design", "test_hostile")
 """Files that take longest."""
 

@@ -72,11 +72,6 @@ class WordMatches(TokenMatchComponent):
         return MatchTexts(terms, vectors, np.array([[len(t), 1.0] for t in texts], np.float32).reshape(-1, 2))
 
 
-@pytest.fixture(autouse=True)
-def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
-
-
 @pytest.fixture
 def in_sevens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models encode seven documents at once, so that few documents make many batches."""
