@@ -58,6 +58,9 @@ TASKS = (
          SPARSE_ENGINES, (10, 1000)),
     Task("bm26", "8-bit vectors of BM26", ("--model", "bm26"), SPARSE_ENGINES, (10, 1000)),
     Task("bm26e", "8-bit vectors of BM26e", ("--model", "{bm26e}"), SPARSE_ENGINES, (10, 1000)),
+    Task("vizsla-splade", "8-bit vectors of vizsla-splade", ("--model", "vizsla-splade"), SPARSE_ENGINES, (10, 1000)),
+    Task("vizsla-sparse", "BM25 and vizsla-splade as one 8-bit vector", ("--model", "vizsla-sparse"),
+         SPARSE_ENGINES, (10, 1000)),
 )  # fmt: skip
 
 
@@ -202,7 +205,11 @@ class Bench:
                 if not built["ok"]:
                     self.cannot(name, "building from text", built)
                     continue
-                facts = {key: built[key] for key in ("seconds", "bytes", "peak_mb", "child_peak_mb") if key in built}
+                facts = {
+                    key: built[key]
+                    for key in ("seconds", "processor", "bytes", "peak_mb", "child_peak_mb")
+                    if key in built
+                }
                 self.add(task="text", what="build", engine=name, round=turn, **facts)
         engines = {name: self.start(name) for name in names}
         opened = {

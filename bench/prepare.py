@@ -4,8 +4,9 @@
 
 FOLDER gets `documents/` and `queries/`, each with `pointers.npy` and `terms.npy` (term numbers in their order, with
 repeats), and `questions.json`. With --impacts each term comes once, with a weight in `weights.npy`: BM25's, in whole
-numbers from 1 to 255, as learned-sparse models have them. With --model they are those of a network, bm26 or the folder
-of one that was trained; 100,000 passages take a network a quarter of an hour on two cores and seconds on a GPU.
+numbers from 1 to 255, as learned-sparse models have them. With --model they are those of a network (bm26,
+vizsla-splade, or the folder of one that was trained), or of BM25 and a network in one vector (vizsla-sparse); 100,000
+passages take a network a quarter of an hour on two cores and seconds on a GPU.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from pathlib import Path
 import numpy as np
 
 from vizsla.datasets import read_documents
-from vizsla.models import LearnedSparse, parse_model
+from vizsla.models import LearnedSparse, Sum, parse_model
 from vizsla.text import Analyzer
 from vizsla.text.lexicon import Lexicon
 
 BATCH = 5000
+DOCUMENT_LEVELS, QUERY_LEVELS = 255, 3
+"""The whole numbers that stand for a weight of 1 in BM25's vectors."""
 
 
 def analyse(texts: Iterable[str], lexicon: Lexicon, folder: Path) -> None:
@@ -41,20 +44,47 @@ def analyse(texts: Iterable[str], lexicon: Lexicon, folder: Path) -> None:
     np.save(folder / "terms.npy", np.concatenate([*parts, np.zeros(0, np.uint32)]))
 
 
-def encode(texts: Iterable[str], model: LearnedSparse, folder: Path) -> None:
-    """Write the vectors of texts, in whole numbers on either side."""
+def encode(texts: Iterable[str], model: LearnedSparse, folder: Path, side: str) -> None:
+    """Write the vectors of documents or queries, in whole numbers on either side."""
     folder.mkdir(parents=True, exist_ok=True)
-    numbers = model.pieces.numbers
-    pointers, terms, weights = [0], [], []
+    encoder, numbers = model.document_encoder(), {term: number for number, term in enumerate(model.terms)}
+    pointers, terms, weights = [np.zeros(1, np.int64)], [], []
     stream = iter(texts)
     while batch := list(islice(stream, BATCH)):
-        for row in model.query_terms(batch):
-            terms.append(np.array([numbers[t] for t in row], np.uint32))
-            weights.append(np.array([*row.values()], np.uint16))
-            pointers.append(pointers[-1] + len(row))
-    np.save(folder / "pointers.npy", np.array(pointers))
+        if side == "documents":
+            vectors = encoder.encode([{"text": text} for text in batch]).vectors
+            sizes = np.diff(vectors.pointers)
+            terms.append(vectors.indices.astype(np.uint32))
+            weights.append(vectors.values.astype(np.uint16))
+        else:
+            rows = model.query_terms(batch)
+            sizes = np.array([len(row) for row in rows])
+            terms.append(np.array([numbers[term] for row in rows for term in row], np.uint32))
+            weights.append(np.array([weight for row in rows for weight in row.values()], np.uint16))
+        pointers.append(pointers[-1][-1] + np.cumsum(sizes))
+    np.save(folder / "pointers.npy", np.concatenate(pointers))
     np.save(folder / "terms.npy", np.concatenate([*terms, np.zeros(0, np.uint32)]))
     np.save(folder / "weights.npy", np.concatenate([*weights, np.zeros(0, np.uint16)]))
+
+
+def join(folder: Path, first: Path, second: Path, factor: float) -> None:
+    """Vectors of two kinds as one, query weights of the second times a factor, the highest as 255."""
+    names, sides = ("pointers", "terms", "weights"), ("documents", "queries")
+    rows = {
+        side: [[np.load(part / side / f"{name}.npy") for name in names] for part in (first, second)] for side in sides
+    }
+    size = 1 + max(int(rows[side][0][1].max(initial=0)) for side in sides)
+    for side in sides:
+        one, two = rows[side]
+        weights = np.concatenate([one[2], two[2] * (factor if side == "queries" else 1.0)])
+        if side == "queries":
+            weights *= 255 / weights.max()
+        row = np.concatenate([np.repeat(np.arange(len(part[0]) - 1), np.diff(part[0])) for part in (one, two)])
+        order = np.argsort(row, kind="stable")
+        (folder / side).mkdir(parents=True, exist_ok=True)
+        np.save(folder / side / "pointers.npy", one[0] + two[0])
+        np.save(folder / side / "terms.npy", np.concatenate([one[1], two[1] + np.uint32(size)])[order])
+        np.save(folder / side / "weights.npy", np.clip(np.round(weights), 1, 255).astype(np.uint16)[order])
 
 
 def to_impacts(folder: Path) -> None:
@@ -66,8 +96,8 @@ def to_impacts(folder: Path) -> None:
     df = np.bincount(terms, minlength=int(max(t.max(initial=0) for _, t, _ in rows.values())) + 1)
     idf = np.log1p((len(lengths) - df + 0.5) / (df + 0.5))
     weights = {
-        "documents": counts / (counts + norms) * 255,
-        "queries": rows["queries"][2] * idf[rows["queries"][1]] * 3,
+        "documents": counts / (counts + norms) * DOCUMENT_LEVELS,
+        "queries": rows["queries"][2] * idf[rows["queries"][1]] * QUERY_LEVELS,
     }
     for name, (starts, numbers, _) in rows.items():
         np.save(folder / name / "pointers.npy", starts)
@@ -95,22 +125,46 @@ def main() -> None:
     parser.add_argument("--model", help="a learned model, whose vectors are written")
     parser.add_argument("--count", type=int, default=2000, help="how many questions")
     options = parser.parse_args()
-    documents = islice(read_documents(options.corpus), options.documents)
-    texts = (f"{d.content.get('title', '')}\n{d.content['text']}" for d in documents)
-    with open(options.questions, encoding="utf-8") as lines:
-        questions = [json.loads(line)["text"] for line in islice(lines, options.count)]
-    if options.model:
-        model = parse_model(options.model)
-        if not isinstance(model, LearnedSparse):
-            raise SystemExit(f"{options.model} has no network")
-        write, how = encode, replace(model, whole=True)
+    model = parse_model(options.model) if options.model else None
+    if model is None:
+        write_terms(options, options.folder, options.analyzer)
+    elif isinstance(model, LearnedSparse):
+        write_vectors(options, options.folder, model)
+    elif isinstance(model, Sum):
+        words, network = (part.component for part in model.parts)
+        write_terms(options, options.folder / "words", str(words.analyzer))
+        to_impacts(options.folder / "words")
+        write_vectors(options, options.folder / "network", network)
+        unit = (network.stored_maximum / 255) ** 2  # what the product of two weights of 1 adds to a score
+        factor = model.parts[1].weight / model.parts[0].weight * unit * DOCUMENT_LEVELS * QUERY_LEVELS
+        join(options.folder, options.folder / "words", options.folder / "network", factor)
     else:
-        write, how = analyse, Analyzer.parse(options.analyzer).lexicon()
-    write(texts, how, options.folder / "documents")
-    write(questions, how, options.folder / "queries")
-    (options.folder / "questions.json").write_text(json.dumps(questions))
+        raise SystemExit(f"{options.model} has no network")
+    (options.folder / "questions.json").write_text(json.dumps(questions(options)))
     if options.impacts:
         to_impacts(options.folder)
+
+
+def texts(options: argparse.Namespace) -> Iterable[str]:
+    documents = islice(read_documents(options.corpus), options.documents)
+    return (f"{d.content.get('title', '')}\n{d.content['text']}" for d in documents)
+
+
+def questions(options: argparse.Namespace) -> list[str]:
+    with open(options.questions, encoding="utf-8") as lines:
+        return [json.loads(line)["text"] for line in islice(lines, options.count)]
+
+
+def write_terms(options: argparse.Namespace, folder: Path, analyzer: str) -> None:
+    lexicon = Analyzer.parse(analyzer).lexicon()
+    analyse(texts(options), lexicon, folder / "documents")
+    analyse(questions(options), lexicon, folder / "queries")
+
+
+def write_vectors(options: argparse.Namespace, folder: Path, model: LearnedSparse) -> None:
+    whole = replace(model, whole=True)
+    encode(texts(options), whole, folder / "documents", "documents")
+    encode(questions(options), whole, folder / "queries", "queries")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python bench/threads.py INDEX QUERIES.jsonl [--k 10] [--asked 400] [--rounds 7] [--out results.json]
 
-All ways take turns within a round, so that what disturbs the machine disturbs all alike; figures are medians. The
-measure is what as many independent processes as there are processors answer with `search`, each the same number of
-queries: no thread can do better than them.
+All ways take turns within a round, so that what disturbs the machine disturbs all alike; figures are medians. Each
+number of threads is held to as many times what one thread answers, and to as many independent processes that answer
+with `search`: no thread can do better than them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ import numpy as np
 from vizsla import Index
 from vizsla.datasets import read_queries
 
-CORES = os.cpu_count() or 1
-THREADS = (1, 2, 4)
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+THREADS = tuple(count for count in (1, 2, 4, 8, 16, 32) if count <= max(2, CORES))
+WAYS = ("search_many", "search", "search in processes")
+Rates = dict[str, dict[int, float]]
 
 
 def in_threads(work: Callable[[list[str]], object], queries: list[str], count: int) -> float:
@@ -63,20 +65,20 @@ def serve(o: argparse.Namespace) -> None:
 
 
 @contextmanager
-def processes(count: int) -> Iterator[Callable[[], float]]:
-    """Processes that answer all queries each; gives a function that lets them, and tells the longest time."""
+def processes(count: int) -> Iterator[Callable[[int], float]]:
+    """Processes; gives a function that lets so many of them answer all queries each, and tells the longest time."""
     pipe = subprocess.PIPE
     started = [
         subprocess.Popen([sys.executable, *sys.argv, "--serve"], stdin=pipe, stdout=pipe, text=True)
         for _ in range(count)
     ]
 
-    def answers() -> float:
-        for process in started:
+    def answers(count: int) -> float:
+        for process in started[:count]:
             assert process.stdin
             process.stdin.write("go\n")
             process.stdin.flush()
-        return max(float(process.stdout.readline()) for process in started if process.stdout)
+        return max(float(process.stdout.readline()) for process in started[:count] if process.stdout)
 
     try:
         for process in started:
@@ -90,31 +92,26 @@ def processes(count: int) -> Iterator[Callable[[], float]]:
             process.wait()
 
 
-def measure(o: argparse.Namespace) -> dict[str, float]:
-    """Queries a second of each way."""
+def measure(o: argparse.Namespace) -> Rates:
+    """Queries a second of each way, by the number of threads or processes."""
     queries = questions(o)
-    rates: dict[str, list[float]] = {}
-    with Index.open(o.index) as index, processes(CORES) as answers:
+    found: dict[tuple[str, int], list[float]] = {(way, count): [] for way in WAYS for count in THREADS}
+    with Index.open(o.index) as index, processes(THREADS[-1]) as answers:
 
         def one_by_one(own: list[str]) -> None:
             for query in own:
                 index.search(query, k=o.k)
 
-        ways: dict[str, Callable[[], float]] = {}
-        for count in THREADS:
-            ways[f"search_many, threads={count}"] = lambda count=count: timed(  # type: ignore[misc]
-                lambda: index.search_many(queries, o.k, threads=count)
-            )
-        for count in THREADS:
-            ways[f"search, called by {count} threads"] = lambda count=count: in_threads(  # type: ignore[misc]
-                one_by_one, queries, count
-            )
         for turn in range(o.rounds + 1):
-            for name, way in ways.items():
-                rate = len(queries) / way()
-                rates.setdefault(name, []).extend([rate] if turn else [])  # the first round warms up
-            rates.setdefault(f"search in {CORES} processes", []).append(CORES * len(queries) / answers())
-    return {name: float(np.median(found)) for name, found in rates.items()}
+            for count in THREADS:
+                rates = (
+                    len(queries) / timed(lambda count=count: index.search_many(queries, o.k, threads=count)),  # type: ignore[misc]
+                    count * len(queries) / in_threads(one_by_one, [*queries] * count, count),
+                    count * len(queries) / answers(count),
+                )
+                for way, rate in zip(WAYS, rates, strict=True):
+                    found[way, count].extend([rate] if turn else [])  # the first round warms up
+    return {way: {count: float(np.median(found[way, count])) for count in THREADS} for way in WAYS}
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -141,10 +138,11 @@ def main() -> None:
         serve(o)
         return
     rates = measure(o)
-    most = rates[f"search in {CORES} processes"]
-    print(f"| k = {o.k} | queries a second | of {CORES} processes |\n|---|---|---|")
-    for name, rate in rates.items():
-        print(f"| {name} | {rate:,.0f} | {rate / most:.2f} |")
+    print(f"| k = {o.k} | threads or processes | queries a second | of linear | of processes |\n|---|---|---|---|---|")
+    for way, by_count in rates.items():
+        for count, rate in by_count.items():
+            most = rates[WAYS[-1]][count]
+            print(f"| {way} | {count} | {rate:,.0f} | {rate / (count * by_count[1]):.2f} | {rate / most:.2f} |")
     if o.out:
         o.out.write_text(json.dumps(rates) + "\n")
 

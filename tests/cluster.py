@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,13 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 import qdrant_server
 from beside import WORDS, differences, documents, queries
 from qdrant_server import Node, address, nodes
-from vizsla import BeirDataset, Index, VizslaError, evaluate_retriever, parse_model
+from scattered import Scattered, ScatteredTokens
+from vizsla import BM25, BeirDataset, Document, Index, VizslaError, evaluate_retriever, parse_model
 from vizsla.backends.qdrant import QdrantIndex, connection
 from vizsla.backends.qdrant import lock as locks
+from vizsla.datasets import read_documents, read_queries
 from vizsla.index import PartSet, build_from_parts
+from vizsla.models import field_text
 
 SHARDS, REPLICAS = 3, 2
 MEASURES = "nDCG@10 R@100"
@@ -118,6 +122,36 @@ def models_of(model: str) -> list[str]:
     if dense is not None and len(parts) > 1:
         names += [dense, f"bm25 + 20 * {dense}"]
     return list(dict.fromkeys(names))
+
+
+DRAWN = {"dense": BM25() + 0.5 * Scattered(), "tokens": BM25() + 0.125 * ScatteredTokens()}
+
+
+def drawable(corpus: Path) -> Iterator[Document]:
+    """Passages without the word whose drawn vector has no numbers."""
+    return (d for d in read_documents(corpus) if "nan" not in field_text(d.content, ("title", "text")).lower().split())
+
+
+def drawn_vectors(cluster: list[Node], folder: Path, names: list[str], corpus: Path, queries: Path, count: int) -> None:
+    """Passages under models whose vectors are drawn, a vector or a list of them for each word: no network is needed."""
+    texts = dict(islice(read_queries(queries).items(), 100))
+    for name in names:
+        model = DRAWN[name]
+        local = Index.create(folder / f"{name}.index", model, store=False)
+        index = QdrantIndex.create(address(cluster, f"drawn-{name}"), model, shards=SHARDS, replicas=REPLICAS)
+        with local, index:
+            seconds = []
+            for one in (local, index):
+                started = time.perf_counter()
+                one.add(islice(drawable(corpus), count))
+                one.commit()
+                seconds.append(time.perf_counter() - started)
+            say(f"{name}: {len(index):,} passages, {seconds[0]:.0f} s local, {seconds[1]:.0f} s to the cluster")
+            for chosen in (*(part.component for part in model.parts), model):
+                for k in (10, 100):
+                    mine, yours = local.with_model(chosen), index.with_model(chosen)
+                    check(differences(mine, yours, texts, k, cancelling=True), f"{chosen.name}, k = {k}")
+                say(f"    {chosen.name}: {len(texts)} rankings equal at k = 10 and 100")
 
 
 # Kills
@@ -265,7 +299,11 @@ def main() -> None:
     parser.add_argument("--datasets", default="scifact,nfcorpus")
     parser.add_argument("--model", default="bm25", help="the model of the collections; its parts are searched, too")
     parser.add_argument("--parts", type=Path, help="folder with parts of that model, in a folder for each data set")
-    parser.add_argument("--only", choices=("exactness", "searches", "nodes", "clients"))
+    parser.add_argument("--only", choices=("exactness", "drawn", "searches", "nodes", "clients"))
+    parser.add_argument("--drawn", nargs="+", choices=DRAWN, default=list(DRAWN), help="models with drawn vectors")
+    parser.add_argument("--corpus", type=Path, help="passages to which vectors are drawn, as JSON lines")
+    parser.add_argument("--questions", type=Path, help="queries for them")
+    parser.add_argument("--count", type=int, default=100_000, help="how many of the passages")
     options = parser.parse_args()
     qdrant_server.real_command()  # ends where there is no server
     locks.DEAD, locks.BEAT = 3.0, 0.3
@@ -283,6 +321,8 @@ def main() -> None:
             for name in options.datasets.split(",") if options.data is not None else ():
                 dataset = BeirDataset.open(Path(options.data) / name)
                 exactness(cluster, folder, dataset, options.model, options.parts and options.parts / name)
+        if options.only in (None, "drawn") and options.corpus is not None:
+            drawn_vectors(cluster, folder, options.drawn, options.corpus, options.questions, options.count)
         for name, step in steps.items():
             if options.only in (None, name):
                 step(cluster, folder)

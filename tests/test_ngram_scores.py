@@ -22,7 +22,7 @@ from vizsla.engine import (
     search_many,
 )
 from vizsla.engine.merge import Merge
-from vizsla.engine.ngram_scores import ngram_scores, rows_with_ngrams
+from vizsla.engine.ngram_scores import best_ngram_scores, ngram_scores, rows_with_ngrams
 from vizsla.engine.row_search import rows_with_a_score
 from vizsla.engine.suffix_array import BREAK, FIRST, TITLE
 from vizsla.errors import StoppedError
@@ -92,6 +92,39 @@ def test_scores_are_those_of_the_definition(vocabulary, rows, weighted, overlap)
     hits = [number for number, shares in enumerate(expected) if any(shares)]
     assert rows_with_ngrams(array, query).tolist() == hits
     assert np.flatnonzero(rows_with_a_score(segment_of(array), query_of(query))).tolist() == hits
+
+
+@pytest.mark.parametrize("few", [1, 256])
+@given(st.lists(ROWS, min_size=1, max_size=4), st.lists(WEIGHTED, min_size=1, max_size=4), st.data())
+@settings(max_examples=100, deadline=None)
+def test_the_best_by_bounds_are_the_best_of_all(few, rows, weighted, data):
+    """Copies of few texts give ties and frequent n-grams; few documents at once give many rounds of bounds."""
+    copies = data.draw(st.sampled_from([1, 3, 40]))
+    tokens = [row(*texts) for some in rows for texts in some] * copies
+    array = SuffixArray.of(tokens).built()
+    weights = {ngram: weight * 10**i for i, some in enumerate(weighted) for ngram, weight in some.items()}
+    query = NgramQuery.of(list(weights), list(weights.values()), data.draw(st.sampled_from([0.0, 0.8, 1.0])), 0.5)
+    seed, scale = data.draw(st.integers(0, 1000)), data.draw(st.sampled_from([0.0, 1.0, 1000.0]))
+    rng = np.random.default_rng(seed)
+    touched = rng.random(len(tokens)) < data.draw(st.sampled_from([0.0, 0.3, 1.0]))
+    sums = np.where(touched, scale * rng.integers(-2, 5, len(tokens)), 0.0)
+    mask = data.draw(st.sampled_from([None, rng.random(len(tokens)) < 0.5, np.zeros(len(tokens), np.bool_)]))
+    totals = sums + query.weight * ngram_scores(array, np.arange(len(tokens)), query)
+    found = touched.copy()
+    found[rows_with_ngrams(array, query)] = True
+    numbers = np.flatnonzero(found if mask is None else found & mask)
+    for k in (1, 2, 10, 1000):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("vizsla.engine.ngram_scores._BATCH", few)
+            patch.setattr("vizsla.engine.ngram_scores._WORTH", data.draw(st.sampled_from([0, 1, 20, 10**6])))
+            given_rows, scores = best_ngram_scores(array, query, sums, touched, mask, k)
+        own, hits = sums.copy(), touched.copy()
+        own[given_rows] += query.weight * scores
+        hits[given_rows] = True
+        known = np.flatnonzero(hits if mask is None else hits & mask)
+        best, expected = (some[np.lexsort((some, -by[some]))][:k] for some, by in ((known, own), (numbers, totals)))
+        assert best.tolist() == expected.tolist()
+        assert own[best].tolist() == pytest.approx(totals[expected].tolist())
 
 
 @given(ROWS, WEIGHTED, st.data())
@@ -167,3 +200,5 @@ def test_damage_and_stops(vocabulary):
     stop.set("enough")
     with stop.active(), pytest.raises(StoppedError, match="enough"):
         ngram_scores(array, np.arange(2), query)
+    with stop.active(), pytest.raises(StoppedError, match="enough"):
+        best_ngram_scores(array, query, np.zeros(2), np.zeros(2, np.bool_), None, 1)

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from qdrant_server import Node, address, nodes
+from qdrant_server import Node, address
 from scattered import ScatteredTokens
 from test_life import DOCUMENTS, FILTERS, IDS, WORDS, Meaning
 from vizsla import Filter, Index, Model, VizslaError, parse_model
@@ -125,10 +125,9 @@ class Life(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize(("models", "examples"), [(MODELS, 8), ([WITH_LENGTHS], 3)], ids=["without", "with-lengths"])
-def test_a_life_beside_an_index(tmp_path: Path, qdrant_command: list[str], models: list[Model], examples: int) -> None:
-    with nodes(tmp_path, command=qdrant_command) as (node,):
-        Life.server, Life.models = node, models
-        run_state_machine_as_test(
-            Life,
-            settings=settings(max_examples=examples, stateful_step_count=14, suppress_health_check=list(HealthCheck)),
-        )
+def test_a_life_beside_an_index(server: Node, models: list[Model], examples: int) -> None:
+    Life.server, Life.models = server, models
+    run_state_machine_as_test(
+        Life,
+        settings=settings(max_examples=examples, stateful_step_count=14, suppress_health_check=list(HealthCheck)),
+    )

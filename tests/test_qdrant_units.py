@@ -388,3 +388,27 @@ class TestInMemory:
 
         with pytest.raises(VizslaError, match="compares equal tokens, which Qdrant cannot do"):
             QdrantIndex.create("qdrant://memory/my", Words(), connection=connection)
+
+
+@given(st.data())
+def test_the_products_of_the_stand_in_are_those_of_the_client(data: st.DataObject) -> None:
+    from qdrant_client.local.sparse_distances import calculate_distance_sparse
+
+    import qdrant_stand_in
+
+    weights = st.dictionaries(st.integers(0, 12), st.floats(-9, 9, width=32), max_size=8)
+    query, *vectors = (
+        models.SparseVector(indices=sorted(one), values=[one[term] for term in sorted(one)])
+        for one in data.draw(st.lists(weights, min_size=1, max_size=5))
+    )
+    for empty_is_zero in (False, True):
+        expected = calculate_distance_sparse(query, vectors, empty_is_zero)
+        assert np.array_equal(qdrant_stand_in._products(query, vectors, empty_is_zero), expected)
+
+
+def test_a_state_of_the_first_format_has_no_blocks_of_terms() -> None:
+    state = CollectionState("my@1", "b", {}, {}, "d", {"words": NamespaceState(2, 15, 8)}, format=1, next_term=7)
+    payload = state.payload()
+    del payload["term_blocks"]
+    assert CollectionState.from_payload(payload) == state
+    assert state.distinct_terms == 7

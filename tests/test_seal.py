@@ -19,7 +19,7 @@ from vizsla.errors import CollectionError, InputError
 from vizsla.index import verify
 from vizsla.models import GAR, Seal
 from vizsla.models.generator import CheckpointGenerator, export_generator, open_generator
-from vizsla.neural.beams import beam_search
+from vizsla.neural.beams import BeamStates, beam_search
 from vizsla.neural.checkpoints.generator import GeneratorCheckpoint
 from vizsla.neural.generation import open_model
 
@@ -33,6 +33,12 @@ DOCUMENTS: list[dict[str, Any]] = [
     {"id": "empty", "title": "", "text": "", "year": 5},
 ]
 QUESTIONS = ["which dog is from Hungary?", "who purrs in the house?", "what"]
+
+
+@pytest.fixture(autouse=True)
+def _in_floats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In bfloat16, which some processors multiply faster, scores are rounded otherwise."""
+    monkeypatch.setattr("vizsla.neural.inference.has_fast_bfloat16", lambda device: False)  # noqa: ARG005
 
 
 def tiny(folder: Path, seq2seq: bool = False, task: str = "ngrams") -> Path:
@@ -107,7 +113,7 @@ def kept_ngrams(
             logits = states.start()
             for token in written:
                 logits = states.step(np.zeros((1, 1), np.int64), np.array([[token]]))[:, 0]
-            logs = logits[0].astype(np.float64)
+            logs = np.asarray(logits[0], np.float64)
             logs -= logs.max() + math.log(np.exp(logs - logs.max()).sum())
             size = len(ngram)
             following = {row[p + size] for row in rows for p in places_of(row, ngram) if p + size < len(row)}
@@ -142,6 +148,9 @@ def check(index: Any, model: Seal, documents: list[dict[str, Any]], questions: l
     assert any(wanted)
     for question, scores in zip(questions, wanted, strict=True):
         assert found(index, question) == pytest.approx(scores, rel=1e-4)
+        for k in (1, 2):
+            best = {hit.id: hit.score for hit in index.search(question, k)}
+            assert best == pytest.approx(dict(list(scores.items())[:k]), rel=1e-4)
 
 
 def test_an_index_gives_the_scores_of_the_definition_over_its_life(tmp_path: Path, generator: Path) -> None:
@@ -170,6 +179,47 @@ def test_an_index_gives_the_scores_of_the_definition_over_its_life(tmp_path: Pat
         assert few == {name: score for name, score in found(index, QUESTIONS[0]).items() if name == "plain"}
     with Index.open(tmp_path / "i") as index:
         check(index, model, now, QUESTIONS[:1])
+
+
+def test_the_best_are_the_first_of_all_over_a_random_life(
+    tmp_path: Path, causal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search for as many documents as there are scores each; one for fewer leaves out what bounds rule out."""
+    monkeypatch.setattr("vizsla.engine.ngram_scores._BATCH", 2)
+    rng, words = np.random.default_rng(1), [w for d in DOCUMENTS for w in f"{d.get('title', '')} {d['text']}".split()]
+
+    def some(count: int) -> list[dict[str, Any]]:
+        texts = [" ".join(rng.choice(words, rng.integers(1, 12)).tolist()) for _ in range(count)]
+        titles = [" ".join(rng.choice(words, rng.integers(0, 3)).tolist()) for _ in range(count)]
+        names = [f"d{n}" for n in rng.permutation(80)[:count].tolist()]
+        return [
+            {"id": name, "title": title, "text": text, "year": int(rng.integers(5))}
+            for name, title, text in zip(names, titles, texts, strict=True)
+        ]
+
+    def agree(index: Index) -> None:
+        seal = Seal(str(causal), beam=4, ngram_length=4)
+        for model in (seal, BM25() + 0.01 * seal):
+            view = index.with_model(model)
+            for options in ({}, {"filter": "year >= 3"}):
+                whole = [[(h.id, h.score) for h in hits] for hits in view.search_many(QUESTIONS, 200, **options)]
+                assert any(whole)
+                for k in (1, 15):
+                    found = [[(h.id, h.score) for h in hits] for hits in view.search_many(QUESTIONS, k, **options)]
+                    assert found == [hits[:k] for hits in whole]
+
+    with Index.create(tmp_path / "i", BM25() + Seal(str(causal))) as index:
+        for _ in range(2):
+            index.add(some(50))
+            index.commit()
+            for name in list(index.get_many([f"d{n}" for n in rng.permutation(80)[:15].tolist()])):
+                index.delete(name)
+            index.commit()
+            agree(index)
+        index.compact()
+        agree(index)
+    with Index.open(tmp_path / "i") as index:
+        agree(index)
 
 
 def test_other_options_search_the_same_index(tmp_path: Path, causal: Path) -> None:
@@ -217,6 +267,8 @@ def test_a_sum_with_bm25_adds_scores_and_a_fusion_takes_ranks(tmp_path: Path, ca
             words, ngrams = found(index.with_model(BM25()), question), found(index.with_model(seal), question)
             both = {n: words.get(n, 0) + 0.01 * ngrams.get(n, 0) for n in words.keys() | ngrams.keys()}
             assert found(index, question) == pytest.approx(both, rel=1e-5)
+            few = {hit.id: hit.score for hit in index.search(question, 2)}
+            assert few == dict(list(found(index, question).items())[:2])
             assert found(index, question.replace("?", ""), syntax="lucene").keys() <= both.keys()
             for name, score in found(index, question).items():
                 assert index.explain(question, name).score == pytest.approx(score, rel=1e-5)
@@ -255,7 +307,7 @@ class Wishing:
     def search(self, texts: list[str], rule: Any, beam: int, steps: int, *, titles: bool) -> list[list[Any]]:
         wish = [*self._title, self._end] if titles else self._ngram
 
-        class States:
+        class States(BeamStates):
             def start(self) -> np.ndarray:
                 self.texts: list[list[int]] = [[]]
                 return self.logits()[0]

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,12 +30,14 @@ from vizsla.backends.qdrant.connection import Address, Connection
 from vizsla.backends.qdrant.filling import FillingRecord
 from vizsla.backends.qdrant.generations import find_generations
 from vizsla.backends.qdrant.lock import WriteLock
-from vizsla.backends.qdrant.reweighing import reweigh
-from vizsla.backends.qdrant.terms import TermNumbers
+from vizsla.backends.qdrant.points import recount
+from vizsla.backends.qdrant.reweighing import error_bound, reweigh
+from vizsla.backends.qdrant.terms import TermNumbers, numbered
 from vizsla.backends.qdrant.upload import UploadOptions, upload_parts
 from vizsla.errors import CollectionError, InputError
 from vizsla.index import PartSet
 from vizsla.index.parts.part_set import count_parts
+from vizsla.models import CountedStatistics
 from waiting import LIMIT, eventually
 
 QUERIES = {f"q{i}": " ".join(random.Random(i).choices(WORDS, k=4)) for i in range(12)}
@@ -459,6 +462,114 @@ def test_a_stopped_reweighing_goes_on(where: str, monkeypatch: pytest.MonkeyPatc
         cluster.commit()
     assert reweigh(where, threshold=0).renewed
     assert "more" in contents(where)["documents"]
+
+
+def test_a_commit_renews_weights_if_asked(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the bound, in the middle of the life of a writer; one that was stopped goes on at the next commit."""
+    monkeypatch.setattr(generations, "GRACE", 0.0)
+    monkeypatch.setattr("vizsla.backends.qdrant.reweighing.PIECE", 20)
+    longer = [{**d, "id": f"x{i}", "text": f"{d['text']} " * 3} for i, d in enumerate(records(40, seed=9))]
+    late = {"id": "late", "text": "word1 word2 " * 40}
+    added(where, records(60), BM25())
+    first = bases(where)[0]
+    with QdrantIndex(f"{where}?reweigh=5") as index:
+        index.add(longer)
+        index.commit()
+        facts = index.info()["namespaces"]["words"]
+        assert bases(where) == (first, ())
+        assert facts["score_error"] > facts["drift"] / 4 > 0.05
+    with QdrantIndex(f"{where}?reweigh=auto") as index:
+        with monkeypatch.context() as patch:
+            stopped_after(patch, 2)
+            with pytest.raises(VizslaError, match=r"everything is committed, but .* stopped"):
+                index.commit()
+        assert bases(where)[0] == first
+        index.commit()  # nothing new, but the renewal goes on
+        assert bases(where)[1] == ()
+        facts = index.info()["namespaces"]["words"]
+        assert bases(where)[0] != first
+        assert (facts["drift"], facts["score_error"]) == (0, 0)
+        index.add([late])  # by the same writer
+        index.commit()
+        assert index.info()["namespaces"]["words"]["drift"] == 0
+        added(f"{where}-added", [*records(60), *longer, late], BM25())
+        with open_location(f"{where}-added") as fresh:
+            assert differences(fresh, index, QUERIES, 20) == []
+    assert contents(where)["terms"] == contents(f"{where}-added")["terms"]
+
+
+@given(
+    st.sampled_from(["lucene", "bm25l", "bm25+"]),
+    st.floats(0, 1),
+    st.lists(st.integers(1, 400), min_size=1, max_size=5),
+    st.integers(1, 4000),
+)
+def test_no_weight_is_further_off_than_is_told(variant: str, b: float, lengths: list[int], more: int) -> None:
+    model = BM25(b=b, variant=variant)
+    before = CountedStatistics(len(lengths), sum(lengths), max(lengths), {})
+    after = CountedStatistics(before.documents, before.total_length + more, before.longest, {})
+    frozen, now = model.weighting(before), model.weighting(after)
+    codes = model.length_codes(np.arange(1, before.longest + 1))
+    values = np.arange(1, 300)[:, None]
+    old, new = (w.weigh(np.repeat(values, len(codes), 1), codes) for w in (frozen, now))
+    worst = np.abs(old / new - 1).max()
+    bound = error_bound(frozen, now, int(codes[-1]))
+    assert worst <= bound + 1e-12
+    if variant == "lucene":  # a larger count is off by less, so the bound is met
+        assert bound == pytest.approx(np.maximum(old / new, new / old)[0].max() - 1, abs=1e-9)
+
+
+@pytest.mark.parametrize("option", ["reweigh=no", "reweigh=0", "reweigh=-1", "reweigh=nan", "drop=auto", ""])
+def test_an_unknown_option_of_an_address_is_refused(option: str) -> None:
+    with pytest.raises(VizslaError, match="expected reweigh=auto, or a share"):
+        Address.parse(f"qdrant://one/dogs?{option}")
+    assert str(Address.parse("qdrant://one/dogs?reweigh=0.05")) == "qdrant://one:6333/dogs?reweigh=0.05"
+
+
+# Blocks of terms
+
+
+@given(st.lists(st.integers(0, 6), max_size=60))
+def test_terms_of_a_block_have_numbers_of_their_own(hashes: list[int]) -> None:
+    found = numbered(np.array(hashes, np.int64), 7).tolist()
+    assert len(set(found)) == len(hashes)
+    for block in range(7):
+        assert [n for n, h in zip(found, hashes, strict=True) if h == block] == list(
+            range(block, block + 7 * hashes.count(block), 7)
+        )
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_terms_in_blocks_and_terms_of_their_own(
+    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch, model: Model
+) -> None:
+    """An upload, then changes of its terms and new ones; weights renewed, and a writer that died."""
+    monkeypatch.setattr("vizsla.backends.qdrant.upload.BLOCK", 8)
+    upload_parts(encode(records(50), tmp_path / "parts", model), where, model)
+    new = [{"id": f"n{i}", "text": f"word1 fresh{i} fresh{i + 1} word{i}"} for i in range(20)]
+    with QdrantIndex(where) as index:
+        uploaded = index.info()["distinct_terms"]
+        index.add([*new, *records(10, seed=3)])
+        index.delete(["d20", "d21"])
+        index.commit()
+        assert index.info()["distinct_terms"] >= uploaded + 21
+        state = index.reader.state
+        assert state.term_blocks.count == -(-uploaded // 8)
+    now = [*(d for d in records(50)[10:] if d["id"] not in ("d20", "d21")), *new, *records(10, seed=3)]
+    added(f"{where}-added", now, model)
+    expected = contents(f"{where}-added")["terms"]
+    assert contents(where)["terms"] == expected
+    reweigh(where, threshold=0)
+    assert contents(where)["terms"] == expected
+    with QdrantIndex(where) as index:  # a writer has died after it changed some terms
+        connection, state = index.reader.connection, index.reader.state
+        terms = list(state.terms(connection).all())
+        state.terms(connection).store(replace(entry, documents=99) for entry in terms[::3])
+        assert contents(where)["terms"] != expected
+        recount(connection, state, index.model)
+    assert contents(where)["terms"] == expected
+    by_number = state.terms(Connection(Address.parse(where).servers)).numbered([entry.number for entry in terms])
+    assert {n: (e.namespace, e.term) for n, e in by_number.items()} == {t.number: (t.namespace, t.term) for t in terms}
 
 
 # Pieces

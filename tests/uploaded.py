@@ -11,7 +11,6 @@ from vizsla import Model
 from vizsla.backends.qdrant.connection import Address, Connection
 from vizsla.backends.qdrant.points import all_points
 from vizsla.backends.qdrant.state import read_state
-from vizsla.backends.qdrant.terms import all_terms
 from vizsla.datasets import documents_from
 from vizsla.index import Shard, encode_shard
 
@@ -48,7 +47,7 @@ def contents(where: str) -> dict[str, Any]:
     connection = Connection(place.servers)
     try:
         state = read_state(connection, place.name)
-        terms = {entry.number: entry for entry in all_terms(connection, state.base)}
+        terms = {entry.number: entry for entry in state.terms(connection).all()}
         found: dict[str, Any] = {}
         for page in all_points(connection, state.base, vectors=True):
             for point in page:

@@ -21,6 +21,8 @@ WORDS = [
 ]
 CHANGING = 500
 """How many documents are added, replaced and deleted all the time; the others stay as they are."""
+KNOWN = 300
+"""How many documents are looked for or looked at, so that caches of terms and documents are soon full."""
 COLLECTIONS = 6
 """How many collections are created and deleted all the time."""
 HEADERS = {"content-type": "application/json"}
@@ -42,9 +44,12 @@ class Findings:
     statuses: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     wrong: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    count: int = 0
+    """How many requests there were."""
 
     def add(self, kind: str, status: int, seconds: float, wrong: str | None) -> None:
         with self.lock:
+            self.count += 1
             self.statuses[kind][status] += 1
             if len(self.milliseconds[kind]) < 200_000:
                 self.milliseconds[kind].append(1000 * seconds)
@@ -75,9 +80,10 @@ class Visitor:
             "hang up": (2, self._hang_up),
         }
 
-    def run(self, until: float, pause: float) -> None:
+    def run(self, goes_on: Callable[[], bool], pause: float) -> None:
+        """Send requests until `goes_on` says no, with a pause between two of them, in seconds on average."""
         names, weights = list(self._kinds), [weight for weight, _ in self._kinds.values()]
-        while time.monotonic() < until:
+        while goes_on():
             (kind,) = self._rng.choices(names, weights)
             began = time.monotonic()
             try:
@@ -119,11 +125,14 @@ class Visitor:
     def _words(self, most: int = 4) -> str:
         return " ".join(self._rng.choices(WORDS, k=self._rng.randrange(1, most + 1)))
 
+    def _known_number(self) -> int:
+        return self._rng.randrange(KNOWN) * self._documents // KNOWN
+
     def _filter(self) -> str:
         return self._rng.choice(["year >= 2000", 'lang = "hu"', 'year < 1995 and lang = "en"', "year = 1800"])
 
     def _known(self) -> tuple[int, str | None]:
-        number = self._rng.randrange(self._documents)
+        number = self._known_number()
         status, data = self._send("GET", "/v1/soak/search", query=f"known{number} {self._words(2)}", hits=10)
         if status == 200 and data["candidates"] and data["candidates"][0]["docid"] == str(number):
             return status, None
@@ -143,11 +152,7 @@ class Visitor:
             "fields": ["title"],
         }  # fmt: skip
         chosen = {name: options[name] for name in self._rng.sample(list(options), self._rng.randrange(1, 5))}
-        asked = (
-            {"query": self._words()}
-            if self._rng.random() < 0.9
-            else {"like": str(self._rng.randrange(self._documents))}
-        )
+        asked = {"query": self._words()} if self._rng.random() < 0.9 else {"like": str(self._known_number())}
         return self._expect(
             self._send("POST", "/v1/soak/search", {**asked, "k": self._rng.choice([0, 10, 50]), **chosen}), 200
         )
@@ -160,7 +165,7 @@ class Visitor:
         return self._expect((status, data), 200)
 
     def _look(self) -> tuple[int, str | None]:
-        number = str(self._rng.randrange(self._documents))
+        number = str(self._known_number())
         method, path, body, parameters = self._rng.choice(
             [
                 ("GET", "/v1/indexes", None, {}),
@@ -227,7 +232,7 @@ class Visitor:
             ]
         )
         status, data = self._send(method, path, body, **parameters)
-        if status == 400 and "has the field" in str(data):  # a filter by a field that no document has yet
+        if status == 400 and "no document has a field" in str(data):  # a filter by a field that no document has yet
             return status, None
         return self._expect((status, data), 200, 201, 404, 409, 429)
 

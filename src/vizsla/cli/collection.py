@@ -40,8 +40,10 @@ def _cluster_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         dimensions = f", {namespace['dimensions']} dimensions" if namespace["dimensions"] else ""
         rows.append((f"namespace {name}", f"{count:,} tokens, {average:.1f} a document on average{dimensions}"))
         if not namespace["dimensions"]:
-            frozen, drift = namespace["frozen_average_length"], namespace["drift"]
-            rows.append(("", f"document weights use {frozen:.1f}; drift {drift:+.2%}"))
+            frozen, drift, error = (namespace[key] for key in ("frozen_average_length", "drift", "score_error"))
+            rows.append(
+                ("", f"document weights use {frozen:.1f}; drift {drift:+.2%}, scores off by {error:.2%} at most")
+            )
     rows.append(
         ("collection", f"{facts['collection']}, {console.count(facts['shards'], 'shard')} x {facts['replicas']}")
     )

@@ -8,7 +8,7 @@ from vizsla.lazy import lazy_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vizsla.engine.ann import AnnIndex, build_ann_index, check_gpu, faiss_for
-    from vizsla.engine.arrays import DamagedSegmentError
+    from vizsla.engine.arrays import DamagedSegmentError, in_own_pages
     from vizsla.engine.collection_ngrams import CollectionNgrams
     from vizsla.engine.deletions import live_frequencies, live_frequencies_without
     from vizsla.engine.edit_distance import WordList
@@ -24,11 +24,28 @@ if TYPE_CHECKING:
     from vizsla.engine.residual_rows import ResidualCodec, ResidualRows, code_bytes, number_dtype
     from vizsla.engine.row_search import rows_with_a_score, rows_with_all, rows_with_any, search_rows
     from vizsla.engine.search import TopDocuments, search_among, search_many
-    from vizsla.engine.segment import Segment, build_segment, by_document, fits_a_segment
+    from vizsla.engine.segment import (
+        PostingRows,
+        Segment,
+        build_segment,
+        build_segment_of,
+        by_document,
+        common_type,
+        fits_a_segment,
+        smallest_type,
+    )
     from vizsla.engine.segment_list import SegmentList
     from vizsla.engine.suffix_array import SuffixArray, token_type
     from vizsla.engine.term_sequences import BREAK, HOLE, PhrasePattern, TermSequences, rows_with_phrase
-    from vizsla.engine.threads import in_order, in_threads, in_threads_by_size, pool, processors, submit
+    from vizsla.engine.threads import (
+        finish_all,
+        in_order,
+        in_threads,
+        in_threads_by_size,
+        pool,
+        processors,
+        submit,
+    )
     from vizsla.engine.token_rows import (
         TokenLists,
         TokenRows,
@@ -49,6 +66,7 @@ if TYPE_CHECKING:
     from vizsla.engine.weighting import Weighting, Weightings
 
 _HOMES = {
+    "in_own_pages": "arrays",
     "BREAK": "term_sequences",
     "HOLE": "term_sequences",
     "STORES": "vector_indexes",
@@ -71,6 +89,7 @@ _HOMES = {
     "ResidualCodec": "residual_rows",
     "ResidualRows": "residual_rows",
     "ScaledRows": "vector_rows",
+    "PostingRows": "segment",
     "Segment": "segment",
     "SegmentList": "segment_list",
     "SuffixArray": "suffix_array",
@@ -87,6 +106,7 @@ _HOMES = {
     "WordList": "edit_distance",
     "build_ann_index": "ann",
     "build_segment": "segment",
+    "build_segment_of": "segment",
     "build_token_index": "token_rows",
     "by_document": "segment",
     "check_gpu": "ann",
@@ -96,12 +116,15 @@ _HOMES = {
     "exact_matches": "match_lists",
     "exact_max_sims": "max_sim",
     "faiss_for": "ann",
+    "common_type": "segment",
     "fits_a_segment": "segment",
+    "smallest_type": "segment",
     "live_frequencies_without": "deletions",
     "learn_codec": "token_rows",
     "live_frequencies": "deletions",
     "ngram_shares": "ngram_scores",
     "number_dtype": "residual_rows",
+    "finish_all": "threads",
     "in_order": "threads",
     "in_threads": "threads",
     "in_threads_by_size": "threads",
@@ -140,6 +163,7 @@ __all__ = [
     "PhrasePattern",
     "Plaid",
     "PostingLists",
+    "PostingRows",
     "Query",
     "ResidualCodec",
     "ResidualRows",
@@ -160,17 +184,21 @@ __all__ = [
     "WordList",
     "build_ann_index",
     "build_segment",
+    "build_segment_of",
     "build_token_index",
     "by_document",
     "check_gpu",
     "code_bytes",
+    "common_type",
     "convert_rows",
     "convert_token_rows",
     "exact_matches",
     "exact_max_sims",
     "faiss_for",
+    "finish_all",
     "fits_a_segment",
     "in_order",
+    "in_own_pages",
     "in_threads",
     "in_threads_by_size",
     "learn_codec",
@@ -189,6 +217,7 @@ __all__ = [
     "search_many",
     "search_phrase",
     "search_rows",
+    "smallest_type",
     "storage_of",
     "submit",
     "token_store",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import mmap
+import os
 from dataclasses import fields
 
 import numpy as np
 
 _ALIGNMENT = 64
+_OWN_PAGES = 1 << 20
 
 
 class DamagedSegmentError(Exception):
@@ -31,6 +34,21 @@ def aligned(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     first = -memory.ctypes.data % _ALIGNMENT
     return memory[first : first + size].view(dtype).reshape(shape)
+
+
+def in_own_pages(count: int, dtype: np.dtype | type[np.generic]) -> np.ndarray:
+    """An empty array; the system gets the memory of a large one back as soon as nobody uses it.
+
+    What malloc gives for an array often stays with the process when the array is gone.
+
+    >>> in_own_pages(1 << 20, np.uint16).shape
+    (1048576,)
+    """
+    size = count * np.dtype(dtype).itemsize
+    if size < _OWN_PAGES:
+        return np.empty(count, dtype)
+    options = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if os.name == "posix" else {}
+    return np.frombuffer(mmap.mmap(-1, size, **options), dtype)
 
 
 def distinct(numbers: np.ndarray) -> np.ndarray:

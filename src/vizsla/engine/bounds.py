@@ -38,6 +38,7 @@ from vizsla.kernels import njit
 TOP_BIT = 1 << 15
 MAX_SUM = 0xFFFF // 3  # three times a bound fits in 16 bits, see `add_bitmap`, and none has the highest bit
 MAX_TERMS = 4096  # with more terms than this the units would become coarse
+BYTES = 256  # values that large lists of 8 bits can have
 
 
 class Bounds(NamedTuple):
@@ -48,7 +49,8 @@ class Bounds(NamedTuple):
     rest: np.ndarray
     """[n + 1] the most that all terms from a position of that order on can add, or are expected to add."""
     rows: np.ndarray
-    """[n, 4 * width] the bounds of small postings, at 4 * length code + value - 1."""
+    """[n, 4 * width + BYTES] the bounds of small postings, at 4 * length code + value - 1; at the end those of the
+    values of large lists of 8 bits, where weights are linear."""
     factors: np.ndarray
     """[n] the terms' weights in units."""
     loads: np.ndarray
@@ -103,6 +105,8 @@ def bound_terms(terms, maxima, w, expected, bounds):
         factors[i] = terms.weights[i] / unit
         if terms.blocks[i, 0] < terms.blocks[i, 1]:
             _bound_small(factors[i], w.small[terms.spaces[i]], bounds.rows[i])
+        if terms.blocks[i, 2] < terms.blocks[i, 3] and w.linear[terms.spaces[i]]:
+            _bound_bytes(factors[i] * w.constants[terms.spaces[i], 0], maxima[i], bounds.rows[i])
     return unit
 
 
@@ -110,6 +114,14 @@ def bound_terms(terms, maxima, w, expected, bounds):
 def _bound_small(factor, weights, row):
     for x in range(weights.size):
         row[x] = np.uint16(factor * weights[x]) + np.uint16(1)
+
+
+@njit
+def _bound_bytes(scaled, highest, row):
+    """Bound the values of 8 bits up to the highest of a list; higher ones, if it has any, are bounded like that one."""
+    first, most = row.size - BYTES, np.float64(min(highest, BYTES - 1))
+    for x in range(BYTES):
+        row[first + x] = np.uint16(scaled * min(np.float64(x), most)) + np.uint16(1)
 
 
 @njit
@@ -180,9 +192,30 @@ def add_few_of_bitmap(sums, postings, a, z, codes, base, row, w, s, offsets, is_
 
 
 @njit
-def add_large_block(sums, lists, a, z, codes, base, factor, w, s):
+def _add_bytes(sums, postings, values, a, z, bounds):
+    """Add a block of large postings whose values have 8 bits; as in `add_small_block`, four at a time."""
+    mask, x, end = np.uint64(OFFSET_MASK), np.uint64(a), np.uint64(z)
+    while x + np.uint64(3) < end:
+        four = four_numbers(postings, x)
+        to_p, to_q = four & mask, (four >> np.uint64(16)) & mask
+        to_r, to_t = (four >> np.uint64(32)) & mask, (four >> np.uint64(48)) & mask
+        sum_p = np.uint16(sums[to_p] + bounds[values[x]])
+        sum_q = np.uint16(sums[to_q] + bounds[values[x + np.uint64(1)]])
+        sum_r = np.uint16(sums[to_r] + bounds[values[x + np.uint64(2)]])
+        sum_t = np.uint16(sums[to_t] + bounds[values[x + np.uint64(3)]])
+        sums[to_p], sums[to_q], sums[to_r], sums[to_t] = sum_p, sum_q, sum_r, sum_t
+        x += np.uint64(4)
+    while x < end:
+        sums[np.uint64(postings[x]) & mask] += bounds[values[x]]
+        x += np.uint64(1)
+
+
+@njit
+def add_large_block(sums, lists, a, z, codes, base, row, factor, w, s):
     """Add a block of large postings to the sums of its range."""
-    if w.linear[s]:
+    if w.linear[s] and lists.kind == 0:
+        _add_bytes(sums, lists.postings, lists.values, a, z, row[row.size - BYTES :])
+    elif w.linear[s]:
         scaled = factor * w.constants[s, 0]
         for x in range(np.uint64(a), np.uint64(z)):
             offset = lists.postings[x] & np.uint16(OFFSET_MASK)

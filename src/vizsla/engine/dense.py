@@ -22,7 +22,7 @@ from vizsla import stopping
 from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE
 from vizsla.engine.match_lists import MatchLists, exact_matches
 from vizsla.engine.max_sim import ROUNDING, VANISHING, exact_max_sims, max_sims, score_margin
-from vizsla.engine.ngram_scores import ngram_scores, rows_with_ngrams
+from vizsla.engine.ngram_scores import best_ngram_scores, ngram_scores, rows_with_ngrams
 from vizsla.engine.query import Query
 from vizsla.engine.scores import TERMS, Terms, add_exactly
 from vizsla.engine.segment import SEGMENTS, Segment
@@ -201,7 +201,7 @@ def search_dense(
     space, token_space = _only_space(queries), _only_token_space(queries)
     first = 0
     for segment, mask in zip(segments, masks, strict=True):
-        term_scores.append([_from_terms(segment, query, weightings) for query in queries])
+        term_scores.append([_from_terms(segment, query, weightings, mask, k) for query in queries])
         if isinstance(search_params, Approximate) and space is not None and space in segment.ann:
             rows_by_query = _ann_candidates(segment, mask, space, queries, k, search_params)
             for places, rows in zip(candidates, rows_by_query, strict=True):
@@ -272,11 +272,18 @@ def score_places(
     segments: Sequence[Segment], query: Query, weightings: Weightings, places: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The best k of some documents, by their ascending places among those of all segments, and their scores."""
-    term_scores = [[_from_terms(segment, query, weightings)] for segment in segments]
+    bounds, term_scores = np.cumsum([0, *map(len, segments)]), []
+    for segment, first, end in zip(segments, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        mask = np.zeros(len(segment), np.bool_)
+        mask[places[slice(*np.searchsorted(places, [first, end]))] - first] = True
+        term_scores.append([_from_terms(segment, query, weightings, mask, k)])
     return _scored(segments, term_scores, 0, query, places, k)
 
 
-def _from_terms(segment: Segment, query: Query, weightings: Weightings) -> _TermScores | None:
+def _from_terms(
+    segment: Segment, query: Query, weightings: Weightings, mask: np.ndarray | None, k: int
+) -> _TermScores | None:
+    """The scores of all documents that `mask` allows by terms; n-grams are added where the best k may need them."""
     if len(query.terms) == 0 and not query.ngrams:
         return None
     size = segment.lengths.shape[1]
@@ -287,8 +294,15 @@ def _from_terms(segment: Segment, query: Query, weightings: Weightings) -> _Term
         if not _term_scores(arrays, terms, weightings, sums, touched, stopping.flag()):
             raise failure()
     for space, ngrams in query.ngrams.items():
-        rows = rows_with_ngrams(segment.ngrams[space], ngrams)
-        sums[rows] += ngrams.weight * ngram_scores(segment.ngrams[space], rows, ngrams)
+        if (
+            len(query.ngrams) > 1 or query.vector_spaces or query.matches or ngrams.weight <= 0
+        ):  # others add to the sums
+            rows = rows_with_ngrams(segment.ngrams[space], ngrams)
+            scores = ngram_scores(segment.ngrams[space], rows, ngrams)
+        else:
+            here = sums[: len(segment)], touched[: len(segment)]
+            rows, scores = best_ngram_scores(segment.ngrams[space], ngrams, *here, mask, k)
+        sums[rows] += ngrams.weight * scores
         touched[rows] = True
     return _TermScores(sums[: len(segment)], touched[: len(segment)])
 

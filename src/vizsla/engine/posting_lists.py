@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.arrays import DamagedSegmentError, freeze
+from vizsla.engine.arrays import DamagedSegmentError, freeze, in_own_pages
 from vizsla.engine.blocks import (
     BLOCKS,
     MAX_SMALL,
@@ -281,7 +281,8 @@ def _packed(
         in_threads_by_size(count, pointers, _LEAST)
     ends, block_ends = np.append(0, np.cumsum(lists)), np.append(0, np.cumsum(blocks))
     ranges, starts = np.empty(block_ends[-1], np.uint16), np.full(block_ends[-1] + 1, ends[-1], np.uint32)
-    postings, out = np.empty(ends[-1], np.uint16), np.empty(0 if small else ends[-1], values.dtype)
+    empty = np.empty if len(documents) < 2 * _LEAST else in_own_pages
+    postings, out = empty(int(ends[-1]), np.uint16), empty(0 if small else int(ends[-1]), values.dtype)
 
     def fill(a: int, z: int) -> None:
         own, own_blocks = slice(ends[a], ends[z]), slice(block_ends[a], block_ends[z])

@@ -100,7 +100,7 @@ def add_term(small, large, lengths, blocks, at, i, s, doc_range, w, rows, factor
         if offsets.size * PROBE < z - a:
             add_few(sums, large, a, z, lengths[s], doc_range << RANGE_BITS, factors[i], w, s, offsets)
         else:
-            add_large_block(sums, large, a, z, lengths[s], doc_range << RANGE_BITS, factors[i], w, s)
+            add_large_block(sums, large, a, z, lengths[s], doc_range << RANGE_BITS, rows[i], factors[i], w, s)
     return True
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from vizsla.engine.ann import AnnIndex
-from vizsla.engine.arrays import DamagedSegmentError, distinct, freeze
+from vizsla.engine.arrays import DamagedSegmentError, distinct, freeze, in_own_pages
 from vizsla.engine.blocks import BLOCKS, RANGE_BITS, RANGE_SIZE, VALUE_TYPES, Blocks
 from vizsla.engine.list_directory import open_lists
 from vizsla.engine.packed_arrays import pack_arrays
@@ -269,22 +269,40 @@ def smallest_type(array: np.ndarray) -> np.ndarray:
     return array.astype(kind, copy=False)
 
 
+def common_type(types: Iterable[np.dtype]) -> np.dtype:
+    """The smallest type that values of these types, as `smallest_type` gives them, can be stored in.
+
+    >>> common_type([np.dtype(np.uint8), np.dtype(np.uint16)]), common_type([np.dtype(np.uint8), np.dtype("f4")])
+    (dtype('uint16'), dtype('float32'))
+    """
+    return max(types, key=lambda kind: (kind.kind == "f", kind.itemsize), default=np.dtype(np.uint8))
+
+
+class PostingRows(NamedTuple):
+    """The terms of some documents in CSR form, no term twice in a row."""
+
+    first: int
+    """The row of the first document in the segment."""
+    pointers: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+
+
 @njit(
     *(
         f"const int64[:], const uint32[:], const {values}[:], int64, int64, int64, int64[:], uint32[:], {values}[:]"
         for values in VALUE_TYPES
     )
 )
-def _sort_by_term(pointers, indices, values, documents_count, first, end, free, documents, out):
+def _sort_by_term(pointers, indices, values, first_document, first, end, free, documents, out):
     """Put the postings of the terms from `first` to `end` where their lists are; `free`: where each list goes on."""
     for row in range(pointers.size - 1):
-        document = row % documents_count
         for x in range(pointers[row], pointers[row + 1]):
             term = np.int64(indices[x])
             if first <= term < end:
                 at = free[term]
                 free[term] = at + 1
-                documents[at] = document
+                documents[at] = first_document + row
                 out[at] = values[x]
 
 
@@ -299,28 +317,43 @@ def _count_terms(indices, first, end, counts):
 _LEAST = 1 << 18  # postings that a thread sorts
 
 
-def _invert(
-    pointers: np.ndarray, indices: np.ndarray, values: np.ndarray, size: int, documents_count: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _invert(rows: list[PostingRows]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows to lists by a counting sort; documents come out ascending because rows are read in order.
 
-    Each thread reads all rows and sorts the postings of its own terms.
+    Each thread reads all rows and sorts the postings of its own terms. The list is empty afterwards, so that nobody
+    keeps the rows any longer.
     """
+    total, size, kinds = 0, 0, set()
+    for part in rows:
+        total += part.indices.size
+        size = max(size, int(part.indices.max()) + 1) if part.indices.size else size
+        kinds.add(part.values.dtype)
+    kind = kinds.pop() if len(kinds) == 1 else common_type(kinds)
+    if kinds:
+        rows[:] = [part._replace(values=part.values.astype(kind, copy=False)) for part in rows]
     starts = np.zeros(size + 1, np.int64)
-    documents, out = np.empty(indices.size, np.uint32), np.empty(indices.size, values.dtype)
-    if indices.size < 2 * _LEAST:
-        _count_terms(indices, 0, size, starts[1:])
-        np.cumsum(starts, out=starts)
-        _sort_by_term(pointers, indices, values, documents_count, 0, size, starts[:-1].copy(), documents, out)
-        return starts, documents, out
-    in_threads(lambda a, z: _count_terms(indices, a, z, starts[1:]), size, processors(), 1)
-    np.cumsum(starts, out=starts)
-    free = starts[:-1].copy()
+    empty = np.empty if total < 2 * _LEAST else in_own_pages
+    documents, out = empty(total, np.uint32), empty(total, kind)
+
+    def count(a: int, z: int) -> None:
+        for part in rows:
+            _count_terms(part.indices, a, z, starts[1:])
 
     def sort(a: int, z: int) -> None:
-        _sort_by_term(pointers, indices, values, documents_count, a, z, free, documents, out)
+        for part in rows:
+            _sort_by_term(part.pointers, part.indices, part.values, part.first, a, z, free, documents, out)
 
-    in_threads_by_size(sort, starts, _LEAST)
+    if total < 2 * _LEAST:
+        count(0, size)
+    else:
+        in_threads(count, size, processors(), 1)
+    np.cumsum(starts, out=starts)
+    free = starts[:-1].copy()
+    if total < 2 * _LEAST:
+        sort(0, size)
+    else:
+        in_threads_by_size(sort, starts, _LEAST)
+    rows.clear()
     return starts, documents, out
 
 
@@ -367,16 +400,30 @@ def build_segment(
     >>> s.terms.tolist(), [x.tolist() for x in s.list_of(7)]
     ([5, 7], [[0, 1], [1, 30]])
     """
-    size = int(indices.max()) + 1 if indices.size else 0
-    starts, documents, out = _invert(
-        pointers.astype(np.int64, copy=False),
-        indices.astype(np.uint32, copy=False),
-        smallest_type(values),
-        size,
-        max(len(numbers), 1),
-    )
+    pointers, indices = pointers.astype(np.int64, copy=False), indices.astype(np.uint32, copy=False)
+    values, count = smallest_type(values), max(len(numbers), 1)
+    rows = []
+    for first in range(0, len(pointers) - 1, count):
+        own = pointers[first : first + count + 1]
+        part = slice(own[0], own[-1])
+        rows.append(PostingRows(0, own - own[0], indices[part], values[part]))
+    return build_segment_of(numbers, lengths, sizes, rows, dense, tokens, matches, ngrams)
+
+
+def build_segment_of(
+    numbers: np.ndarray,
+    lengths: np.ndarray,
+    sizes: np.ndarray,
+    rows: list[PostingRows],
+    dense: Mapping[int, VectorRows] | None = None,
+    tokens: Mapping[int, TokenRows] | None = None,
+    matches: Mapping[int, VectorPostings] | None = None,
+    ngrams: Mapping[int, SuffixArray] | None = None,
+) -> Segment:
+    """As `build_segment`, from the rows of all namespaces in parts; the list is emptied as soon as they are sorted."""
+    starts, documents, out = _invert(rows)
     present = np.flatnonzero(np.diff(starts))
-    small, large = pack(present, np.append(starts[present], indices.size), documents, out)
+    small, large = pack(present, np.append(starts[present], len(documents)), documents, out)
     return Segment(
         numbers=smallest_numbers(numbers),
         lengths=pad_lengths(smallest_type(lengths)),

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vizsla.engine.blocks import RANGE_BITS, RANGE_SIZE, Blocks
-from vizsla.engine.bounds import Bounds, bound_terms
+from vizsla.engine.bounds import BYTES, Bounds, bound_terms
 from vizsla.engine.packed_arrays import (
     pack_arrays,
     read_bool,
@@ -68,7 +68,7 @@ class PreparedSegments:
     ) -> None:
         """`firsts`: the place of each segment's first document among those of all."""
         self._kept: list[object] = [weightings, masks]  # keeps them alive, so that their id() is not reused
-        self._width = weightings.small.shape[1]
+        self._width = weightings.small.shape[1] + BYTES
         self._range_count = max((s.range_count for s in segments), default=0)
         self.segments = [
             self._prepare(segment, mask, first, weightings)

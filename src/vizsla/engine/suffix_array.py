@@ -22,6 +22,7 @@ from vizsla.engine.arrays import DamagedSegmentError, freeze
 from vizsla.engine.stop_flag import failure, must_stop
 from vizsla.engine.threads import processors
 from vizsla.kernels import njit
+from vizsla.lazy import cached_property
 
 BREAK, TITLE, FIRST = 0, 1, 2
 LONGEST = 64
@@ -29,6 +30,7 @@ LONGEST = 64
 MAX_TOKENS = (1 << 32) - 1
 """Places are stored in four bytes."""
 TOKEN_TYPES = ("uint16", "uint32")
+GUIDE_BITS = 8
 _BY_PLACE = -1  # in place of a depth: what follows is equal, so the places themselves are compared
 _FEW = 12  # so many places are sorted by insertion
 _STACK = 3 * 256  # ranges that wait to be sorted: at most two for each halving
@@ -108,6 +110,13 @@ class SuffixArray:
             raise DamagedSegmentError
         return starts
 
+    @cached_property
+    def guides(self) -> np.ndarray:
+        """The documents of some places, which `row_of` begins with."""
+        places = np.append(np.arange(0, len(self.tokens), 1 << GUIDE_BITS), max(len(self.tokens) - 1, 0))
+        guides = np.searchsorted(self._bounds(0, len(self)), places, side="right") - 1
+        return guides.astype(np.int64)
+
     @property
     def order(self) -> np.ndarray:
         """The sorted places."""
@@ -151,7 +160,7 @@ class SuffixArray:
 
     def mark_documents(self, found: Occurrences, hits: np.ndarray) -> None:
         """Mark the documents that have an n-gram."""
-        if not _mark_documents(self.starts, self.order, found.first, found.end, hits, stopping.flag()):
+        if not _mark_documents(self.starts, self.guides, self.order, found.first, found.end, hits, stopping.flag()):
             raise failure()
 
     def ranks_of(self, documents: np.ndarray) -> np.ndarray:
@@ -418,9 +427,15 @@ def _mark_next(tokens, suffixes, dead, first, end, depth, allowed, stack):
 
 
 @njit
-def row_of(starts, place):
-    """The document that a place belongs to, given where documents begin."""
-    a, z = np.int64(0), np.int64(starts.size - 1)
+def row_of(starts, guides, place):
+    """The document that a place belongs to; -1 if none does.
+
+    `guides`: the document of each place that is a multiple of `1 << GUIDE_BITS`, and of the last one.
+    """
+    x = place >> GUIDE_BITS
+    if x + 1 >= guides.size:
+        return np.int64(-1)
+    a, z = guides[x], guides[x + 1] + 1
     while a + 1 < z:
         middle = (a + z) >> 1
         if starts[middle] <= place:
@@ -430,15 +445,18 @@ def row_of(starts, place):
     return a
 
 
-@njit("const int64[:], const uint32[:], int64, int64, bool[:], uint8[:]")
-def _mark_documents(starts, suffixes, first, end, hits, stop):
+@njit("const int64[:], const int64[:], const uint32[:], int64, int64, bool[:], uint8[:]")
+def _mark_documents(starts, guides, suffixes, first, end, hits, stop):
     """Mark the documents of a range of ranks; False for damage, or if stopped."""
     if not 0 <= first <= end <= suffixes.size or hits.size != starts.size - 1:
         return False
     for rank in range(first, end):
         if (rank & 0xFFFF) == 0 and must_stop(stop):
             return False
-        hits[row_of(starts, np.int64(suffixes[rank]))] = True
+        row = row_of(starts, guides, np.int64(suffixes[rank]))
+        if not 0 <= row < hits.size:
+            return False
+        hits[row] = True
     return not must_stop(stop)
 
 

@@ -35,7 +35,7 @@ def in_threads(call: Callable[[int, int], T], count: int, threads: int, least: i
         first = call(*ends[0])
         return [first, *(future.result() for future in rest)]
     finally:
-        _end(rest)
+        finish_all(rest)
 
 
 def in_threads_by_size(
@@ -75,7 +75,7 @@ def in_order(call: Callable[[Item], T], items: Iterable[Item], threads: int) -> 
         while waiting:
             yield _first(waiting)
     finally:
-        _end(waiting)
+        finish_all(waiting)
 
 
 def _first(waiting: deque[Future[T]]) -> T:
@@ -85,14 +85,14 @@ def _first(waiting: deque[Future[T]]) -> T:
     return result
 
 
-def _end(futures: Collection[Future[T]]) -> None:
-    """Cancel what has not begun, and wait for the rest, whatever interrupts it: nobody may work on what is given up."""
+def finish_all(futures: Collection[Future[T]]) -> None:
+    """Cancel what has not begun and wait for the rest, whatever interrupts it: nobody may work on what is given up."""
     try:
         for future in futures:
             future.cancel()
         wait(futures)
     except BaseException:
-        _end(futures)
+        finish_all(futures)
         raise
 
 

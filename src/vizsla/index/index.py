@@ -103,7 +103,7 @@ class Index(SearchableCollection):
         `model`: BM25 as Lucene computes it for English, if neither a model nor a language is named.
         `language`: that of the documents, by code or name, as in `de`; several, as in `de,en`, make an index in which
         each document is analysed in its own, the first where it cannot be told.
-        `memory`: about how many bytes writing may take; more memory makes fewer, larger segments.
+        `memory`: how many bytes adding may take, of all threads; more memory makes fewer, larger segments.
         `passages`: cut documents into passages, of so many words or as a `Splitter` says; a search finds documents by
         their best passage.
         `store`: keep the texts that the model reads, to show and export them. Ids and metadata are always kept.
@@ -165,7 +165,7 @@ class Index(SearchableCollection):
             self._closed = True
         self._close_writers()
         if self._current is not None:
-            self._current.snapshot.close()
+            self._current.close()
         if self._in_memory is not None:
             self._in_memory.remove()
 
@@ -268,7 +268,7 @@ class Index(SearchableCollection):
             self._current = Searcher(Snapshot(self.path, None if old is None else old.snapshot, self.device))
             self.name = self._current.snapshot.model.name
             if old is not None:
-                old.snapshot.close()
+                old.close()
                 self._current.snapshot.leave_log()
 
     def _open_own_writer(self) -> Writer:

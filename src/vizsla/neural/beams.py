@@ -6,8 +6,10 @@ not made likelier.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from itertools import pairwise
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -16,17 +18,32 @@ from vizsla import stopping
 S = TypeVar("S")
 
 
-class BeamStates(Protocol):
+class BeamStates(ABC):
     """The states of a network that has read some inputs and writes several texts for each."""
 
-    def start(self) -> np.ndarray:
+    @abstractmethod
+    def start(self) -> Any:
         """[inputs, vocabulary] the logits of the first token."""
 
-    def step(self, parents: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    @abstractmethod
+    def step(self, parents: np.ndarray, tokens: np.ndarray) -> Any:
         """[inputs, beam, vocabulary] the logits after one more token of each text.
 
         `parents`: [inputs, beam] which text of the last step each text continues; at the first step all are 0.
         """
+
+    def log_probabilities(self, logits: Any, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """[n] float64: of some tokens, each after the text of a row in [rows, vocabulary] logits.
+
+        Here logits are an array. A network on a GPU leaves them there and sends these alone.
+        """
+        values = np.empty(len(rows))
+        bounds = np.searchsorted(rows, np.arange(len(logits) + 1))  # rows ascend
+        for row, (a, z) in enumerate(pairwise(bounds.tolist())):
+            if a < z:
+                shifted = logits[row] - logits[row].max()
+                values[a:z] = shifted[tokens[a:z]] - np.log(np.exp(shifted).sum(dtype=np.float64))
+        return values
 
 
 class Rule(Protocol[S]):
@@ -59,41 +76,52 @@ def beam_search(states: BeamStates, inputs: int, rule: Rule[S], beam: int, steps
     """
     written: list[list[Written[S]]] = [[] for _ in range(inputs)]
     best: list[list[Written[S]]] = [[Written((), rule.start, 0.0)] for _ in range(inputs)]
-    logits = states.start()[:, None]
+    logits, width = states.start(), 1
     for step in range(steps):
         stopping.check()
-        parents, tokens = np.zeros((2, inputs, beam), np.int64)
-        for i, known in enumerate(best):
-            best[i] = []
-            for row, token, score in _best(logits[i], known, rule, beam):
+        rows, tokens = _allowed(best, rule, logits.shape[-1], width)
+        values = states.log_probabilities(logits.reshape(inputs * width, -1), rows, tokens)
+        bounds = np.searchsorted(rows, width * np.arange(inputs + 1)).tolist()
+        parents, chosen = np.zeros((2, inputs, beam), np.int64)
+        for i, (a, z) in enumerate(pairwise(bounds)):
+            known, best[i] = best[i], []
+            for row, token, score in _best(known, rows[a:z] - i * width, tokens[a:z], values[a:z], beam):
                 before = known[row]
                 text = Written((*before.tokens, token), rule.after(before.state, token), score)
                 written[i].append(text)
                 if not rule.is_complete(text.state):
-                    parents[i, len(best[i])], tokens[i, len(best[i])] = row, token
+                    parents[i, len(best[i])], chosen[i, len(best[i])] = row, token
                     best[i].append(text)
         if step + 1 == steps or not any(best):
             break
-        logits = states.step(parents, tokens)
+        logits, width = states.step(parents, chosen), beam
     return written
 
 
-def _best(logits: np.ndarray, known: Sequence[Written[S]], rule: Rule[S], beam: int) -> list[tuple[int, int, float]]:
+def _allowed(
+    best: Sequence[Sequence[Written[S]]], rule: Rule[S], size: int, width: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Each token that may follow a text, after the row of that text, in order; there are `width` rows for an input."""
+    known: dict[int, np.ndarray] = {}  # all inputs begin with the same state
+    rows, tokens = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for i, texts in enumerate(best):
+        for number, text in enumerate(texts):
+            if id(text.state) not in known:
+                known[id(text.state)] = np.flatnonzero(rule.allowed(text.state, size))
+            tokens.append(known[id(text.state)])
+            rows.append(np.full(len(tokens[-1]), i * width + number))
+    return np.concatenate(rows), np.concatenate(tokens)
+
+
+def _best(
+    known: Sequence[Written[S]], numbers: np.ndarray, tokens: np.ndarray, values: np.ndarray, beam: int
+) -> list[tuple[int, int, float]]:
     """The best continuations of some texts: which text, its next token, and its score."""
-    texts, tokens, scores = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
-    for number, (text, row) in enumerate(zip(known, logits, strict=False)):
-        allowed = np.flatnonzero(rule.allowed(text.state, len(row)))
-        shifted = row - row.max()
-        total = float(np.exp(shifted).sum(dtype=np.float64))
-        texts.append(np.full(len(allowed), number))
-        tokens.append(allowed)
-        scores.append(text.score + shifted[allowed].astype(np.float64) - np.log(total))
-    all_scores = np.concatenate(scores)
-    count = min(beam, int(np.isfinite(all_scores).sum()))
+    scores = np.array([text.score for text in known])[numbers] + values
+    count = min(beam, int(np.isfinite(scores).sum()))
     if not count:
         return []
-    least = np.partition(all_scores, len(all_scores) - count)[len(all_scores) - count]
-    places = np.flatnonzero(all_scores >= least)
-    chosen = places[np.argsort(-all_scores[places], kind="stable")][:count]
-    columns = (np.concatenate(part)[chosen].tolist() for part in (texts, tokens, scores))
-    return list(zip(*columns, strict=True))
+    least = np.partition(scores, len(scores) - count)[len(scores) - count]
+    places = np.flatnonzero(scores >= least)
+    chosen = places[np.argsort(-scores[places], kind="stable")][:count]
+    return list(zip(numbers[chosen].tolist(), tokens[chosen].tolist(), scores[chosen].tolist(), strict=True))

@@ -260,26 +260,31 @@ class States(Protocol):
         """Keep these inputs, and of each the continuations in a row of [inputs, fewer]."""
 
 
-class _TorchBeams:
-    """The states of some inputs and of the beam of texts of each, see `neural.beams`."""
+class _TorchBeams(BeamStates):
+    """The states of some inputs and of the beam of texts of each; the logits stay on the device."""
 
     def __init__(self, states: States, ids: Tensor, lengths: Tensor, beam: int) -> None:
         self._states, self._ids, self._lengths, self._beam = states, ids, lengths, beam
 
     @torch.inference_mode()
-    def start(self) -> np.ndarray:
+    def start(self) -> Tensor:
         """[inputs, vocabulary] the logits of the first token."""
-        logits: np.ndarray = self._states.start(self._ids, self._lengths, self._beam).float().cpu().numpy()
-        return logits
+        return self._states.start(self._ids, self._lengths, self._beam).float()
 
     @torch.inference_mode()
-    def step(self, parents: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    def step(self, parents: np.ndarray, tokens: np.ndarray) -> Tensor:
         """[inputs, beam, vocabulary] the logits after one more token of each text."""
         device = self._ids.device
         self._states.select(torch.arange(len(parents), device=device), torch.from_numpy(parents).to(device))
         logits = self._states.step(torch.from_numpy(tokens).to(device).flatten())
-        made: np.ndarray = logits.float().cpu().numpy().reshape(*tokens.shape, -1)
-        return made
+        return logits.float().view(*tokens.shape, -1)
+
+    @torch.inference_mode()
+    def log_probabilities(self, logits: Tensor, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """[n] float64: of some tokens, each after the text of a row in [rows, vocabulary] logits."""
+        places, chosen = (torch.from_numpy(numbers).to(logits.device) for numbers in (rows, tokens))
+        found: np.ndarray = (logits[places, chosen] - logits.logsumexp(-1)[places]).cpu().numpy()
+        return found.astype(np.float64)
 
 
 class TorchGenerator:

@@ -307,7 +307,7 @@ class OnnxGenerator:
         return written
 
 
-class _OnnxBeams:
+class _OnnxBeams(BeamStates):
     """The states of some inputs and of the beam of texts of each, see `neural.beams`."""
 
     def __init__(self, states: _States, inputs: int, beam: int, start: int) -> None:

@@ -18,7 +18,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast
 from urllib.parse import unquote, urlsplit
 
 from vizsla import __version__
@@ -111,6 +111,27 @@ class Timeouts:
         return float(min(0.2 * 2**attempt, 5.0) * random.uniform(0.5, 1.0))
 
 
+class ConnectionSettings(TypedDict, total=False):
+    """How a server is reached; see `RemoteIndex`."""
+
+    key: str | None
+    timeout: float
+    connect_timeout: float
+    write_timeout: float
+    retries: int
+
+
+class CreationOptions(ConnectionSettings, CollectionProperties, total=False):
+    """What a collection of a server is created with, and how the server is reached."""
+
+
+def _parted(options: CreationOptions) -> tuple[ConnectionSettings, CollectionProperties]:
+    """How the server is reached, and what the collection is created with."""
+    settings = {name: value for name, value in options.items() if name in ConnectionSettings.__annotations__}
+    properties = {name: value for name, value in options.items() if name not in settings}
+    return cast("ConnectionSettings", settings), cast("CollectionProperties", properties)
+
+
 @dataclass
 class _Connection:
     """What both kinds of connection share: how requests are made, and what follows from an answer or a failure."""
@@ -128,6 +149,20 @@ class _Connection:
         self._headers = {"User-Agent": f"vizsla/{__version__}", "Accept": "application/json"}
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
+
+    @classmethod
+    def to(
+        cls,
+        where: Address,
+        *,
+        key: str | None = None,
+        timeout: float = 60.0,
+        connect_timeout: float = 5.0,
+        write_timeout: float = 600.0,
+        retries: int = 3,
+    ) -> Self:
+        """A connection to the server of an index."""
+        return cls(where.server, Timeouts(connect_timeout, timeout, write_timeout, retries), key)
 
     def _arguments(self, request: Request) -> dict[str, Any]:
         """The arguments of the httpx2 request."""
@@ -408,28 +443,19 @@ class RemoteIndex(RemoteView, Collection):
 
     `address`: the server and the name of the index, as in `http://localhost:8080/my`; the name may be left out if the
     server has only one index. `key`: the API key of the server, by default the environment variable VIZSLA_API_KEY.
-    `timeout`: how many seconds to wait for a response, and for the next part of one. `connect_timeout`: the same for
-    connecting. `write_timeout`: the same for requests that add or delete documents, `commit` and `compact`.
-    `retries`: how many times a request is sent again after a temporary failure: no connection, a dropped connection, a
-    server that is busy or starting. All requests are idempotent: reading changes nothing, and writing the same twice
-    leaves the same documents.
+    `timeout`: how many seconds to wait for a response, and for the next part of one; by default 60. `connect_timeout`:
+    the same for connecting; 5. `write_timeout`: the same for requests that add or delete documents, `commit` and
+    `compact`; 600. `retries`: how many times a request is sent again after a temporary failure; 3. That is no
+    connection, a dropped connection, a server that is busy or starting. All requests are idempotent: reading changes
+    nothing, and writing the same twice leaves the same documents.
 
     What is added or deleted is visible after `commit`, and every later search of this object sees it, whichever process
     of the server answers. Use it as a context manager, or call `close`. All methods may be called from any thread.
     """
 
-    def __init__(
-        self,
-        address: str,
-        *,
-        key: str | None = None,
-        timeout: float = 60.0,
-        connect_timeout: float = 5.0,
-        write_timeout: float = 600.0,
-        retries: int = 3,
-    ) -> None:
+    def __init__(self, address: str, **settings: Unpack[ConnectionSettings]) -> None:
         where = Address.parse(address)
-        connection = Connection(where.server, Timeouts(connect_timeout, timeout, write_timeout, retries), key)
+        connection = Connection.to(where, **settings)
         try:
             calls = connection.run(meet(where.server, where.index))
         except BaseException:
@@ -440,31 +466,17 @@ class RemoteIndex(RemoteView, Collection):
     add = _call(Calls.add)
 
     @classmethod
-    def create(
-        cls,
-        address: str,
-        *,
-        key: str | None = None,
-        timeout: float = 60.0,
-        connect_timeout: float = 5.0,
-        write_timeout: float = 600.0,
-        retries: int = 3,
-        **properties: Unpack[CollectionProperties],
-    ) -> RemoteIndex:
+    def create(cls, address: str, **options: Unpack[CreationOptions]) -> RemoteIndex:
         """A new, empty index on a server that was started with `--collections`; if it has keys, an admin key.
 
-        `properties`: `model`, a name of the server's list; `passages`, `store` and `positions` as in `Index.create`;
-        and the settings of `configure`. An index that was created in the same way is opened as it is.
+        `options`: `model`, a name of the server's list; `passages`, `store` and `positions` as in `Index.create`; the
+        settings of `configure`; and how the server is reached, as in `RemoteIndex`. An index that was created in the
+        same way is opened as it is.
         """
-        where = Address.parse(address)
-        with closing(
-            Connection(where.server, Timeouts(connect_timeout, timeout, write_timeout, retries), key)
-        ) as connection:
+        where, settings, properties = Address.parse(address), *_parted(options)
+        with closing(Connection.to(where, **settings)) as connection:
             connection.run(Calls(where.index).create(properties))
-        return cls(
-            address, key=key, timeout=timeout, connect_timeout=connect_timeout, write_timeout=write_timeout,
-            retries=retries,
-        )  # fmt: skip
+        return cls(address, **settings)
 
     configure = _call(Calls.configure)
     drop = _call(Calls.drop)
@@ -509,19 +521,9 @@ class AsyncRemoteIndex(AsyncRemoteView, AsyncCollection):
     the methods, `await index.generation()` included.
     """
 
-    def __init__(
-        self,
-        address: str,
-        *,
-        key: str | None = None,
-        timeout: float = 60.0,
-        connect_timeout: float = 5.0,
-        write_timeout: float = 600.0,
-        retries: int = 3,
-    ) -> None:
+    def __init__(self, address: str, **settings: Unpack[ConnectionSettings]) -> None:
         self._where = Address.parse(address)
-        timeouts = Timeouts(connect_timeout, timeout, write_timeout, retries)
-        super().__init__(AsyncConnection(self._where.server, timeouts, key), Calls(self._where.index))
+        super().__init__(AsyncConnection.to(self._where, **settings), Calls(self._where.index))
 
     async def open(self) -> Self:
         """Connect to the server and check that the index can be searched."""
@@ -534,11 +536,10 @@ class AsyncRemoteIndex(AsyncRemoteView, AsyncCollection):
         return self
 
     @classmethod
-    async def create(
-        cls, address: str, *, key: str | None = None, retries: int = 3, **properties: Unpack[CollectionProperties]
-    ) -> AsyncRemoteIndex:
+    async def create(cls, address: str, **options: Unpack[CreationOptions]) -> AsyncRemoteIndex:
         """A new, empty index on a server, which is open; see `RemoteIndex.create`."""
-        index = cls(address, key=key, retries=retries)
+        settings, properties = _parted(options)
+        index = cls(address, **settings)
         try:
             await index._connection.run(index._calls.create(properties))
         except BaseException:

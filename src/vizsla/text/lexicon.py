@@ -65,7 +65,7 @@ class Lexicon:
         self.analyzer = analyzer
         self.table = TermTable()
         self.terms = self.table.terms
-        self._forms = None if analyzer.cuts is None else _Forms(analyzer, self, analyzer.cuts)
+        self._forms = None if analyzer.cuts is None else _Forms(analyzer, self.table, analyzer.cuts)
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The term numbers of all texts in one array, and where each text's end in it."""
@@ -153,11 +153,11 @@ class _Forms:
     to it. A thread that does not see a form yet treats it as new, and looks it up again under the lock.
     """
 
-    def __init__(self, analyzer: TermAnalyzer, lexicon: Lexicon, cuts: np.ndarray) -> None:
+    def __init__(self, analyzer: TermAnalyzer, terms: TermTable, cuts: np.ndarray) -> None:
         segmenter = analyzer.tokenizer.segmenter
         assert segmenter is not None
         self._analyzer = analyzer
-        self._lexicon = lexicon
+        self._terms = terms
         self._segmenter = segmenter
         self._plain = analyzer.plain_steps
         self._cuts = cuts
@@ -216,7 +216,7 @@ class _Forms:
         """The numbers of the terms of forms, and how many terms each form has."""
         if self._plain is None:
             terms, counts = self._analyzer.terms_of_words(_texts(codes, places))
-            return self._lexicon.numbers(terms), np.array(counts, np.int64)
+            return self._terms.numbers(terms), np.array(counts, np.int64)
         letters, sizes = self._plain.change(codes, places)
         own = np.flatnonzero(sizes >= 0)
         data, bounds, order = letters, np.append(0, np.cumsum(sizes[own])), None
@@ -228,7 +228,7 @@ class _Forms:
             others, ends = utf8(terms)
             data, bounds = np.concatenate([data, others]), np.append(bounds, bounds[-1] + ends[1:])
             order = np.argsort(np.concatenate([own, np.repeat(left, counts)]), kind="stable")
-        return self._lexicon.table.numbers_of(data, bounds, order), sums
+        return self._terms.numbers_of(data, bounds, order), sums
 
     def _add_pieces(self, numbers: np.ndarray, counts: np.ndarray) -> None:
         """Store the terms of the next forms."""

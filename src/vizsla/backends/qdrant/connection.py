@@ -39,19 +39,24 @@ class Address:
     """The servers of a cluster, any of which answers for all, and the name of a collection.
 
     >>> Address.parse("qdrant://one:6333,two/dogs")
-    Address(servers=('http://one:6333', 'http://two:6333'), name='dogs')
+    Address(servers=('http://one:6333', 'http://two:6333'), name='dogs', reweigh=None)
     >>> Address.parse("qdrants://example.org/dogs").servers
     ('https://example.org:6333',)
+    >>> Address.parse("qdrant://one/dogs?reweigh=auto").reweigh
+    0.01
     """
 
     servers: tuple[str, ...]
     name: str
+    reweigh: float | None = None
+    """The drift of the mean length at which a commit renews all weights; None: it does not."""
 
     @classmethod
     def parse(cls, text: str) -> Address:
         """An address from its text; `qdrants` is the same over an encrypted connection."""
         scheme, separator, rest = text.strip().partition("://")
         protocol = SCHEMES.get(scheme.lower())
+        rest, question, option = rest.partition("?")
         hosts, slash, name = rest.partition("/")
         name = unquote(name.rstrip("/"))
         if "@" in hosts:
@@ -65,12 +70,28 @@ class Address:
             if match is None or not 0 < int(match[2] or PORT) < 1 << 16:
                 raise VizslaError(f"{host!r} in {text!r} is not a host with a port; expected an address {_EXAMPLE}")
             servers.append(f"{protocol}://{match[1]}:{int(match[2] or PORT)}")
-        return cls(tuple(dict.fromkeys(servers)), name)
+        return cls(tuple(dict.fromkeys(servers)), name, _reweigh(option) if question else None)
 
     def __str__(self) -> str:
         scheme = "qdrants" if self.servers[0].startswith("https:") else "qdrant"
         hosts = ",".join(server.partition("://")[2] for server in self.servers)
-        return f"{scheme}://{hosts}/{self.name}"
+        option = "" if self.reweigh is None else f"?reweigh={self.reweigh}"
+        return f"{scheme}://{hosts}/{self.name}{option}"
+
+
+def _reweigh(option: str) -> float:
+    """The drift that the option at the end of an address names."""
+    key, _, value = option.partition("=")
+    try:
+        threshold = THRESHOLD if value == "auto" else float(value)
+        if key != "reweigh" or not 0 < threshold < float("inf"):
+            raise ValueError
+    except ValueError:
+        raise VizslaError(
+            f"{option!r} at the end of the address is unknown; expected reweigh=auto, or a share of the mean length "
+            "above 0, as in reweigh=0.05"
+        ) from None
+    return threshold
 
 
 def check_name(name: str) -> None:
@@ -79,6 +100,8 @@ def check_name(name: str) -> None:
         raise VizslaError(f"{name!r} cannot be the name of a collection; use letters, digits, - and _")
 
 
+THRESHOLD = 0.01
+"""The drift of the mean length at which weights are renewed, unless another one is named."""
 VARIABLE = "QDRANT_API_KEY"
 """The environment variable that holds the key, unless it is given as an argument."""
 OLDEST = (1, 14)
@@ -88,6 +111,7 @@ SENDERS = 4
 _REFUSED_KEY = (401, 403)
 _PASSING = (408, 429, 500, 502, 503, 504)  # may be temporary, or affect only this server
 _KEPT = 0  # keep-alive connections: on one, every response is delayed by 40 ms (delayed ACK)
+_PLAIN = {"verify": False}  # without TLS no certificates are read, which takes five sixths of the making of a client
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0  # seconds between two rounds over all servers
 _LEADER_LOST = "Strong ordering via leader"
 _AGREEMENT = 12  # times the usual timeout while servers elect a leader, which takes long on busy machines
@@ -229,6 +253,7 @@ class Connection:
                             "timeout": max(int(self._timeout), 1),
                             "check_compatibility": False,
                             "limits": httpx.Limits(max_keepalive_connections=_KEPT),
+                            **({} if self.servers[at].startswith("https:") else _PLAIN),
                             **self._options,
                         }
                     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -242,12 +242,16 @@ def drop_others(connection: Connection, name: str, *, grace: float | None = None
 
     `grace`: the seconds that clients get to leave them, by default `GRACE`.
     """
-    dropped = list(find_generations(connection, name).others)
-    if dropped:
+    return drop(connection, find_generations(connection, name).others, grace=grace)
+
+
+def drop(connection: Connection, bases: Sequence[str], *, grace: float | None = None) -> list[str]:
+    """Remove generations that are not live any more; returns their names. `grace`: as for `drop_others`."""
+    if bases:
         time.sleep(GRACE if grace is None else grace)
-    for base in dropped:
+    for base in bases:
         drop_collections(connection, base)
-    return dropped
+    return list(bases)
 
 
 @contextmanager

@@ -14,10 +14,11 @@ from qdrant_client import QdrantClient
 
 from vizsla.backends.qdrant.connection import Address, Connection
 from vizsla.backends.qdrant.files import load_model
-from vizsla.backends.qdrant.generations import create_generation, find_generations
+from vizsla.backends.qdrant.generations import create_generation, drop, find_generations
 from vizsla.backends.qdrant.layout import check_collection
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT
 from vizsla.backends.qdrant.points import all_points, find_points, points_in_order
+from vizsla.backends.qdrant.reweighing import needs_reweighing, reweigh, score_errors
 from vizsla.backends.qdrant.searching import Context, Plan, Reader, refuse_syntax
 from vizsla.backends.qdrant.state import CollectionState, check_searchable, read_state
 from vizsla.backends.qdrant.unsupported import cannot
@@ -50,7 +51,9 @@ FRESH = 1.0
 class QdrantIndex(SearchableCollection):
     """A collection of documents in Qdrant, searched and changed like an `Index`.
 
-    `address`: `qdrant://host:6333,host2:6333/NAME`, any servers of one cluster; `qdrants` for TLS. `key`: the API key,
+    `address`: `qdrant://host:6333,host2:6333/NAME`, any servers of one cluster; `qdrants` for TLS. With
+    `?reweigh=auto` at its end, a commit after which the mean length has drifted by 1% renews the weights of all
+    documents, and with `?reweigh=0.05` after one of 5%; see `reweigh`. `key`: the API key,
     by default the environment variable QDRANT_API_KEY. `timeout`: how many seconds a request may take. `patience`: how
     many seconds to retry while no server answers. `options`: further arguments of `QdrantClient`.
 
@@ -73,6 +76,7 @@ class QdrantIndex(SearchableCollection):
         super().__init__()
         where = Address.parse(address) if isinstance(address, str) else address
         self.address = str(where)
+        self._place = where
         self._name = where.name
         self._connection = connection or Connection(
             where.servers, key=key, timeout=timeout, patience=patience, options=options
@@ -180,8 +184,8 @@ class QdrantIndex(SearchableCollection):
 
     def commit(self) -> int:
         """Send what `add` and `delete` have staged; another writer is waited for. Gives the number of the commit."""
-        if self._writer is not None:
-            self._writer.commit()
+        if self._writer is not None or self._place.reweigh is not None:
+            self._own_writer().commit()
         return self.generation
 
     def compact(self) -> int:
@@ -369,9 +373,13 @@ class QdrantIndex(SearchableCollection):
         return [p.doc_id for p in sorted((p for some in found for p in some), key=lambda p: p.number)]
 
     def info(self) -> dict[str, Any]:
-        """Facts about the collection; `drift` is the relative change of the mean length."""
+        """Facts about the collection.
+
+        `drift` is the relative change of the mean length since it was frozen, and `score_error` by what share of itself
+        a score of this namespace may be off for it, at most.
+        """
         self.refresh()
-        return collection_info(self._connection, self.address, self._reader.state, self._reader.model)
+        return collection_info(self._connection, self._place, self._reader.state, self._reader.model)
 
 
 def _opened_again(kind: type[QdrantIndex], address: str, connection: Connection) -> QdrantIndex:
@@ -394,7 +402,24 @@ class _ShowingWriter(QdrantWriter):
         state = super().commit()
         if state is not None:
             self._index.refresh()
-        return state
+        threshold = self._index._place.reweigh
+        return state if threshold is None else self._reweighed(threshold, state)
+
+    def _reweighed(self, threshold: float, committed: CollectionState | None) -> CollectionState | None:
+        """Renew the weights if the mean length has drifted, also by an earlier commit whose renewal was stopped."""
+        index, before = self._index, self._index._reader.state
+        if not needs_reweighing(before, index.model, threshold):
+            return committed
+        try:
+            renewed = reweigh(index._place, threshold, timeout=self._timeout, connection=index._connection)
+        except VizslaError as e:
+            raise CollectionError(f"everything is committed, but the weights could not be renewed: {e}") from None
+        index.refresh()
+        if renewed.renewed:
+            state = index._reader.state
+            self._base, self._build = state.base, state.build
+            drop(index._connection, [before.base])
+        return index._reader.state if committed is not None else None
 
     def _check_build(self) -> None:
         self._index.refresh()
@@ -404,9 +429,9 @@ class _ShowingWriter(QdrantWriter):
             )
 
 
-def collection_info(connection: Connection, address: str, state: CollectionState, model: Model) -> dict[str, Any]:
+def collection_info(connection: Connection, place: Address, state: CollectionState, model: Model) -> dict[str, Any]:
     """What there is to know about a collection; see `QdrantIndex.info`."""
-    namespaces = {}
+    namespaces, errors = {}, score_errors(state, model)
     for name, (_, component) in zip(model.namespaces, model.parts, strict=True):
         space = state.namespaces[name]
         namespaces[name] = {
@@ -415,18 +440,19 @@ def collection_info(connection: Connection, address: str, state: CollectionState
             "average_length": space.total_length / max(space.documents, 1),
             "frozen_average_length": space.frozen_average,
             "drift": space.drift,
+            "score_error": errors.get(name, 0.0),
             "dimensions": component.dimensions if isinstance(component, DenseComponent | TokenComponent) else 0,
         }
     params = connection.call(QdrantClient.get_collection, state.base).config.params
     return {
-        "address": address,
+        "address": str(place),
         "collection": state.base,
-        "kept": list(find_generations(connection, Address.parse(address).name).others),
+        "kept": list(find_generations(connection, place.name).others),
         "model": model.name,
         "documents": state.documents,
         "passages": None,
         "stored": True,
-        "distinct_terms": state.next_term,
+        "distinct_terms": state.distinct_terms,
         "namespaces": namespaces,
         "shards": params.shard_number or 1,
         "replicas": params.replication_factor or 1,

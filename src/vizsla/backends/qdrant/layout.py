@@ -4,7 +4,8 @@
 |---|---|
 | NAME | one a document: a sparse vector of all sparse parts, a vector for each dense part, several for each part of
   late interaction; the document, its insertion number and its lengths as payload |
-| NAME.terms | one a term: its number and its document frequency; and one that describes the collection (`state.py`) |
+| NAME.terms | one a term, or one for many of them: their numbers and their document frequencies (`terms.py`); and one
+  that describes the collection (`state.py`) |
 | NAME.files | pieces of the model's files, if it has any |
 
 NAME may be an alias, as may the others: then the collections have another name, the base.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from qdrant_client import QdrantClient, models
@@ -23,7 +25,9 @@ from vizsla.backends.qdrant.connection import Connection
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.models import Component, DenseComponent, Model, SparseComponent, TokenComponent
 
-FORMAT = 1
+FORMAT = 2
+READABLE = 1, 2
+"""The formats of collections that can be read and changed; in the first one, no terms lie in blocks."""
 SPARSE = "terms"
 """The name of the sparse vector of all sparse parts; term numbers are disjoint."""
 ID, NUMBER, LENGTHS, COUNTS, DOCUMENT = "id", "number", "lengths", "counts", "document"
@@ -64,6 +68,11 @@ def term_id(namespace: str, term: str) -> str:
     """The point of a term; lone surrogates become question marks, as in an index."""
     valid = term if term.isascii() else term.encode("utf-8", "replace").decode()
     return _uuid(f"term\0{namespace}\0{valid}")
+
+
+def block_id(block: int) -> str:
+    """The point of a block of terms."""
+    return _uuid(f"terms\0{block}")
 
 
 def file_id(name: str, piece: int) -> str:
@@ -119,13 +128,17 @@ def create_collections(
     for name in (files_of(base), terms_of(base), base):
         if connection.call(QdrantClient.collection_exists, name):
             connection.call(QdrantClient.delete_collection, name)
-    create, vectors = QdrantClient.create_collection, vector_parameters(model)
-    connection.call(create, base, vectors, sparse, shard_number=shards, replication_factor=replicas)
-    one: dict[str, Any] = {"shard_number": 1, "replication_factor": replicas, "on_disk_payload": False}
-    connection.call(create, terms_of(base), {}, **one)
     number = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=True, range=True)
-    for name in (base, terms_of(base)):
+
+    def create(name: str, vectors: dict[str, models.VectorParams], sparse: Any, **options: Any) -> None:
+        connection.call(QdrantClient.create_collection, name, vectors, sparse, replication_factor=replicas, **options)
         connection.call(QdrantClient.create_payload_index, name, NUMBER, number)
+
+    with ThreadPoolExecutor(2) as pool:  # a server waits for its disk
+        documents = pool.submit(create, base, vector_parameters(model), sparse, shard_number=shards)
+        terms = pool.submit(create, terms_of(base), {}, None, shard_number=1, on_disk_payload=False)
+        documents.result()
+        terms.result()
 
 
 def drop_collections(connection: Connection, base: str) -> None:

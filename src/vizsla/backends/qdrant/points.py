@@ -14,7 +14,6 @@ from qdrant_client import QdrantClient, models
 from vizsla.backends.qdrant.connection import Connection, Json
 from vizsla.backends.qdrant.layout import COUNTS, DOCUMENT, ID, LENGTHS, NUMBER, SPARSE, point_id, vector_name
 from vizsla.backends.qdrant.state import CollectionState
-from vizsla.backends.qdrant.terms import all_terms, store_terms
 from vizsla.engine import Weighting
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.writing.analysis import AnalysedBatch
@@ -100,7 +99,7 @@ class PointEncoder:
                 ID: doc_id,
                 NUMBER: first + row,
                 LENGTHS: dict(zip(names, lengths[row], strict=True)),
-                DOCUMENT: {**parse_json(fields or "{}"), **parse_json(metadata or "{}")},
+                DOCUMENT: {**_object(fields), **_object(metadata)},
             }
             if counts[row]:
                 payload[COUNTS] = counts[row]
@@ -129,6 +128,10 @@ class PointEncoder:
         for row, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
             if end > start:
                 terms[row].append((numbers[start:end], weights[start:end]))
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    return {} if text is None else parse_json(text)
 
 
 def weighting_of(component: SparseComponent, statistics: Statistics, lengths: np.ndarray) -> Weighting:
@@ -305,7 +308,8 @@ def sparse_components(model: Model) -> dict[str, SparseComponent]:
 def recount(connection: Connection, state: CollectionState, model: Model) -> CollectionState:
     """The state with all statistics recounted from the points after a crash; also corrects the stored terms."""
     components, frozen = sparse_components(model), state.frozen_statistics()
-    terms = {entry.number: entry for entry in all_terms(connection, state.base)}
+    stored = state.terms(connection)
+    terms = {entry.number: entry for entry in stored.all()}
     spaces = {number: entry.namespace for number, entry in terms.items()}
     frequencies: Counter[int] = Counter()
     occurrences: Counter[int] = Counter()
@@ -328,7 +332,7 @@ def recount(connection: Connection, state: CollectionState, model: Model) -> Col
     ]
     for entry in wrong:
         entry.documents, entry.occurrences = frequencies[entry.number], float(occurrences[entry.number])
-    store_terms(connection, state.base, wrong)
+    stored.store(wrong)
     namespaces = {}
     for name, space in state.namespaces.items():
         here = np.concatenate(lengths[name])

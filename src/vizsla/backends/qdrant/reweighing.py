@@ -9,6 +9,7 @@ and new weights.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from qdrant_client import QdrantClient, models
 
-from vizsla.backends.qdrant.connection import Address, Connection, Json
+from vizsla.backends.qdrant.connection import THRESHOLD, Address, Connection, Json, bodies, upsert
 from vizsla.backends.qdrant.files import DescribedModel, load_model
 from vizsla.backends.qdrant.filling import (
     REWEIGHING,
@@ -38,7 +39,14 @@ from vizsla.backends.qdrant.generations import (
 )
 from vizsla.backends.qdrant.layout import NUMBER, terms_of, vector_name
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
-from vizsla.backends.qdrant.points import PointEncoder, StoredPoint, all_points, recount, sparse_components
+from vizsla.backends.qdrant.points import (
+    PointEncoder,
+    StoredPoint,
+    all_points,
+    recount,
+    sparse_components,
+    weighting_of,
+)
 from vizsla.backends.qdrant.state import (
     READY,
     CollectionState,
@@ -47,16 +55,15 @@ from vizsla.backends.qdrant.state import (
     replaced_state,
     write_state,
 )
-from vizsla.backends.qdrant.terms import BATCH, find_numbers, store_terms
+from vizsla.backends.qdrant.terms import BATCH, BLOCK_BATCH, term_points
 from vizsla.backends.qdrant.upload import is_reweighing
+from vizsla.engine import Weighting
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.writing.analysis import AnalysedBatch
 from vizsla.index.writing.namespaces import DenseBatch, NamespaceBatch, SparseBatch, TokenBatch
 from vizsla.models import Component, DenseComponent, Model, SparseComponent, Statistics
 from vizsla.runs.retriever import check_count
 
-THRESHOLD = 0.01
-"""The drift of the mean length at which weights are recomputed; scores are then off by at most 0.3%."""
 PIECE = 1000
 """Insertion numbers of a piece."""
 
@@ -114,6 +121,48 @@ def drifts(state: CollectionState, model: Model) -> dict[str, float]:
     return {name: state.namespaces[name].drift for name in depends}
 
 
+def needs_reweighing(state: CollectionState, model: Model, threshold: float) -> bool:
+    """Whether the mean length that weights depend on has drifted by so much."""
+    return any(abs(drift) >= threshold and drift for drift in drifts(state, model).values())
+
+
+def score_errors(state: CollectionState, model: Model) -> dict[str, float]:
+    """By namespace how far scores may be off for their drift, as a share of them; see `error_bound`."""
+    components, frozen = sparse_components(model), state.frozen_statistics()
+    errors = {}
+    for name in drifts(state, model):
+        longest = np.array([max(state.namespaces[name].longest, 1)])
+        now = state.namespaces[name].freeze().frozen
+        before, after = (weighting_of(components[name], statistics, longest) for statistics in (frozen[name], now))
+        errors[name] = error_bound(before, after, int(components[name].length_codes(longest)[0]))
+    return errors
+
+
+def error_bound(frozen: Weighting, now: Weighting, last: int) -> float:
+    """By what share of itself a weight may differ from the one it would have now, at most.
+
+    `last`: the length code of the longest document. A score adds up weights times idf, so that as long as no idf is
+    negative a score differs by no greater share. A weight is scale * (v + shift * n) / (v + slope * n) + floor with a
+    count v of at least 1; the logarithm of the fraction has the derivative v * (shift - slope) / ((v + shift * n) *
+    (v + slope * n)) in n. Without a shift this is largest for v = 1. With one it is, whatever v is, at most
+    (sqrt(slope) - sqrt(shift)) / (sqrt(slope) + sqrt(shift)) / n.
+
+    >>> norms = np.array([1.0, 3.0]), np.array([1.0, 2.0])
+    >>> round(error_bound(*(Weighting(slope=1.0, norms=some) for some in norms), last=1), 6)
+    0.333333
+    """
+    if frozen.norms is None or now.norms is None:
+        return 0.0
+    old, new = frozen.norms[: last + 1], now.norms[: last + 1]
+    if frozen.shift:
+        roots = math.sqrt(frozen.slope), math.sqrt(frozen.shift)
+        ratios = np.divide(new, old, out=np.ones_like(old), where=old > 0)
+        moved = np.abs(np.log(ratios)) * abs(roots[0] - roots[1]) / sum(roots)
+    else:
+        moved = np.abs(np.log((1 + frozen.slope * new) / (1 + frozen.slope * old)))
+    return float(np.expm1(moved.max()))
+
+
 class _Reweighing:
     """One reweighing of the live generation, whose lock is held."""
 
@@ -132,7 +181,7 @@ class _Reweighing:
             state = replace(state, generation=state.generation + 1)
             self._lock.save(state)
         report = ReweighReport(state.base, state.documents, drifts(state, model))
-        if not any(abs(drift) >= threshold and drift for drift in report.drift.values()):
+        if not needs_reweighing(state, model, threshold):
             return report
         report.base = self._fill(state, model, progress)
         swap(self._connection, self._generations.name, report.base)
@@ -182,7 +231,9 @@ class StoredPieces(Pieces):
         self._description, self._files = model.description, model.folder
         self._state = state
         self._ranges = [_range(i, PIECE, state.next_number) for i in range(0, state.next_number, PIECE)]
-        self._terms = [_range(i, BATCH, state.next_term) for i in range(0, state.next_term, BATCH)]
+        blocks = state.term_blocks
+        self._terms = [_range(i, BLOCK_BATCH, blocks.count) for i in range(0, blocks.count, BLOCK_BATCH)]
+        self._terms += [_range(i, BATCH, state.next_term) for i in range(blocks.end, state.next_term, BATCH)]
         self._expected = [count_numbers(connection, state.base, some) for some in self._ranges]
         self._expected_terms = [count_numbers(connection, terms_of(state.base), some) for some in self._terms]
 
@@ -205,8 +256,9 @@ class StoredPieces(Pieces):
         return self._terms
 
     def write_terms(self, piece: int) -> None:
-        entries = find_numbers(self.connection, self._state.base, list(self._terms[piece]))
-        store_terms(self.connection, self.base, entries.values())
+        for records in term_points(self.connection, self._state.base, self._terms[piece]):
+            points = [{"id": record.id, "vector": {}, "payload": record.payload} for record in records]
+            self.connection.send(upsert, terms_of(self.base), bodies(points))
 
     def write_points(self, piece: int) -> None:
         some = self._ranges[piece]
@@ -231,7 +283,7 @@ class StoredPieces(Pieces):
         numbers = np.unique(np.concatenate([point.terms for point in points])).tolist()
         if len(self._sparse) == 1:
             return dict.fromkeys(numbers, next(iter(self._sparse)))
-        entries = find_numbers(self.connection, self._state.base, numbers) if numbers else {}
+        entries = self._state.terms(self.connection).numbered(numbers) if numbers else {}
         if len(entries) < len(numbers):
             raise CollectionError(
                 f"a document of {self._state.base!r} has a term that the collection does not; build it again"

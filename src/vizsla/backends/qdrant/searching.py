@@ -338,7 +338,7 @@ class Reader:
         self.state = state
         self.model = model
         self.frozen = state.frozen_statistics()
-        terms = TermTable(connection, state.base, model.namespaces)
+        terms = TermTable(state.terms(connection), model.namespaces)
         self._statistics = {
             name: NamespaceStatistics(found.documents, found.total_length, found.longest, space, terms)
             for space, (name, found) in enumerate((n, state.namespaces[n]) for n in model.namespaces)

@@ -9,7 +9,8 @@ from typing import Any
 from qdrant_client import QdrantClient, models
 
 from vizsla.backends.qdrant.connection import Connection, MissingCollectionError
-from vizsla.backends.qdrant.layout import FORMAT, STATE_ID, terms_of
+from vizsla.backends.qdrant.layout import FORMAT, READABLE, STATE_ID, terms_of
+from vizsla.backends.qdrant.terms import StoredTerms, TermBlocks
 from vizsla.described import DescriptionError, check_type, fields_from_data
 from vizsla.errors import CollectionError
 from vizsla.models import AutoWeightedSum, CountedStatistics, Fields, Model, fitted_description
@@ -93,6 +94,7 @@ class CollectionState:
     documents: int = 0
     next_number: int = 0
     next_term: int = 0
+    term_blocks: TermBlocks = field(default_factory=TermBlocks)
     notes: dict[str, Any] = field(default_factory=dict)
     """What `QdrantWriter.set_note` has stored."""
     writer: dict[str, Any] | None = field(default=None, compare=False)
@@ -104,13 +106,24 @@ class CollectionState:
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> CollectionState:
         """The state that is stored as payload; raises `DescriptionError` if this is none."""
-        stored = fields_from_data(cls, dict(payload), namespaces="dict", model="dict", files="dict")
+        given = {"term_blocks": {}, **payload}
+        stored = fields_from_data(cls, given, namespaces="dict", model="dict", files="dict", term_blocks="dict")
         for entry in stored["namespaces"].values():
             check_type("the statistics of a namespace", entry, "dict")
         spaces = {
             name: NamespaceState(**fields_from_data(NamespaceState, e)) for name, e in stored["namespaces"].items()
         }
-        return cls(**{**stored, "namespaces": spaces})
+        blocks = TermBlocks(**fields_from_data(TermBlocks, stored["term_blocks"]))
+        return cls(**{**stored, "namespaces": spaces, "term_blocks": blocks})
+
+    @property
+    def distinct_terms(self) -> int:
+        """How many terms the collection has, also those of documents that were deleted."""
+        return self.term_blocks.terms + self.next_term - self.term_blocks.end
+
+    def terms(self, connection: Connection) -> StoredTerms:
+        """The terms of the collection."""
+        return StoredTerms(connection, self.base, self.term_blocks)
 
     def frozen_statistics(self) -> dict[str, CountedStatistics]:
         """By namespace the statistics that documents are weighted with."""
@@ -131,9 +144,10 @@ def read_state(connection: Connection, name: str) -> CollectionState:
     if not found or found[0].payload is None:
         raise CollectionError(f"{where} was not made by Vizsla, or its making was stopped at once; build it again")
     payload = found[0].payload
-    if payload.get("format") != FORMAT:
+    if payload.get("format") not in READABLE:
         raise CollectionError(
-            f"{where} has the format {payload.get('format')}, and this version of Vizsla reads {FORMAT}; build it "
+            f"{where} has the format {payload.get('format')}, and this version of Vizsla reads "
+            f"{' and '.join(map(str, READABLE))}; build it "
             "again, or use the version that made it"
         )
     try:

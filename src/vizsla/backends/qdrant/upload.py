@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from vizsla.backends.qdrant.connection import Address, Connection
+from vizsla.backends.qdrant.connection import Address, Connection, bodies, upsert
 from vizsla.backends.qdrant.files import DescribedModel
 from vizsla.backends.qdrant.filling import (
     REWEIGHING,
@@ -35,7 +35,7 @@ from vizsla.backends.qdrant.generations import (
     take_over,
     version_of,
 )
-from vizsla.backends.qdrant.layout import check_storable
+from vizsla.backends.qdrant.layout import FORMAT, check_storable, terms_of
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
 from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder
 from vizsla.backends.qdrant.state import (
@@ -46,13 +46,16 @@ from vizsla.backends.qdrant.state import (
     read_state,
     with_fitted_weights,
 )
-from vizsla.backends.qdrant.terms import BATCH, TermEntry, TermNumbers, store_terms
+from vizsla.backends.qdrant.terms import BLOCK, BLOCK_BATCH, TermBlocks, TermEntry, TermNumbers, block_point, numbered
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.parts.part_set import PartCounts, PartSet, count_parts
 from vizsla.index.parts.tables import pyarrow
+from vizsla.index.writing.term_numbers import MAX_TERMS
 from vizsla.models import SAMPLE, CountedStatistics, Model
 from vizsla.plain_data import parse_json
 from vizsla.runs.retriever import check_count
+
+_TEXTS = 100_000  # terms that are held as texts at once
 
 
 @dataclass
@@ -136,7 +139,7 @@ def sample_of(parts: PartSet) -> list[dict[str, Any]]:
 
 def source_digest(parts: PartSet) -> str:
     """A digest of everything that determines the points: the documents, and how they were encoded."""
-    text = json.dumps([parts.source_digest, parts.settings.digest, parts.settings.batch])
+    text = json.dumps([parts.source_digest, parts.settings.digest, parts.settings.batch, FORMAT])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -202,7 +205,7 @@ class _Upload:
             pieces = PartPieces(self._connection, base, self._parts.folder, described, counts, Path(folder))
             Filling(pieces, record, lock, self._options.workers).run(progress)
             sample = sample_of(self._parts) if self._model.needs_fit else []
-            lock.release(with_fitted_weights(finished_state(state, counts), self._model, sample))
+            lock.release(with_fitted_weights(finished_state(state, counts, pieces.blocks), self._model, sample))
         take_over(self._connection, self._name, base, live, None if self._options.force else record.replaces)
         return report
 
@@ -211,7 +214,7 @@ class _Upload:
         return "" if live is None else version_of(read_state(self._connection, live))
 
 
-def finished_state(state: CollectionState, counts: PartCounts) -> CollectionState:
+def finished_state(state: CollectionState, counts: PartCounts, blocks: TermBlocks) -> CollectionState:
     """The state of a collection whose documents are all there."""
     spaces = {
         name: NamespaceState(c.documents, c.total_length, c.longest, c.documents, c.total_length)
@@ -219,12 +222,12 @@ def finished_state(state: CollectionState, counts: PartCounts) -> CollectionStat
     }
     return replace(
         state, status=READY, generation=1, namespaces=spaces, documents=counts.documents,
-        next_number=sum(counts.rows), next_term=sum(len(c.terms) for c in counts.namespaces.values()),
+        next_number=sum(counts.rows), next_term=blocks.end, term_blocks=blocks,
     )  # fmt: skip
 
 
 class PartPieces(Pieces):
-    """The terms and documents of parts. Terms have numbers in the order of namespaces, and in each by their texts."""
+    """The terms and documents of parts. All terms lie in blocks."""
 
     def __init__(
         self,
@@ -244,9 +247,8 @@ class PartPieces(Pieces):
         self._starts = [0, *accumulate(counts.rows)]
         self._statistics: dict[str, CountedStatistics] = {n: c.statistics for n, c in counts.namespaces.items()}
         self._first_terms = dict(zip(counts.namespaces, accumulate(_sizes(counts), initial=0), strict=False))
-        self._terms = sum(_sizes(counts))
         self._term_file = folder / "terms.arrow"
-        _write_terms(counts, self._term_file)
+        self.blocks = _write_terms(counts, self._term_file)
 
     def open(self) -> None:
         pa = pyarrow()
@@ -255,10 +257,12 @@ class PartPieces(Pieces):
         self._encoder = PointEncoder(self._model, self._statistics)
         with pa.memory_map(str(self._term_file)) as source, pa.ipc.open_file(source) as file:
             self._table = file.read_all()
-        ends = [*list(self._first_terms.values())[1:], self._terms]
+        ends = [*list(self._first_terms.values())[1:], self.blocks.terms]
         bounds = zip(self._first_terms.items(), ends, strict=True)
         terms = self._table["term"].combine_chunks()
         self._places = {name: TermNumbers(terms.slice(first, end - first)) for (name, first), end in bounds}
+        self._numbers = self._table["number"].to_numpy()
+        self._order = np.lexsort((self._numbers, self._numbers % max(self.blocks.count, 1)))
 
     def expected(self) -> list[int]:
         return self._rows
@@ -267,16 +271,18 @@ class PartPieces(Pieces):
         return range(self._starts[piece], self._starts[piece + 1])
 
     def term_pieces(self) -> list[range]:
-        return [range(i, min(i + BATCH, self._terms)) for i in range(0, self._terms, BATCH)]
+        count = self.blocks.count
+        return [range(i, min(i + BLOCK_BATCH, count)) for i in range(0, count, BLOCK_BATCH)]
 
     def write_terms(self, piece: int) -> None:
         some = self.term_pieces()[piece]
-        rows = self._table.slice(some.start, len(some)).to_pylist()
-        entries = [
-            TermEntry(row["namespace"], row["term"], number, row["documents"], row["occurrences"])
-            for number, row in zip(some, rows, strict=True)
-        ]
-        store_terms(self.connection, self.base, entries)
+        starts = np.searchsorted(self._numbers[self._order] % self.blocks.count, [some.start, some.stop])
+        rows = self._table.take(self._order[slice(*starts)]).to_pylist()
+        by_block: dict[int, list[TermEntry]] = {block: [] for block in some}
+        for row in rows:
+            by_block[row["number"] % self.blocks.count].append(TermEntry(**row))
+        points = (block_point(block, entries) for block, entries in by_block.items())
+        self.connection.send(upsert, terms_of(self.base), bodies(points))
 
     def write_points(self, piece: int) -> None:
         batch = self._parts.batch(piece, self._parts.reader(self._model, 0))
@@ -286,20 +292,46 @@ class PartPieces(Pieces):
     def _term_numbers(self, namespace: str, terms: Sequence[str]) -> np.ndarray:
         """The numbers of terms; -1 for those that no document has, as in the vocabulary of a network."""
         places = self._places[namespace].of(terms)
-        return np.where(places < 0, -1, places + self._first_terms[namespace])
+        if not len(self._numbers):
+            return places
+        return np.where(places < 0, -1, self._numbers[places + self._first_terms[namespace]])
 
 
 def _sizes(counts: PartCounts) -> list[int]:
     return [len(c.terms) for c in counts.namespaces.values()]
 
 
-def _write_terms(counts: PartCounts, file: Path) -> None:
-    """Write all terms to a file, in the order of their numbers."""
+def _write_terms(counts: PartCounts, file: Path) -> TermBlocks:
+    """Write all terms with their numbers to a file, in the order of namespaces; returns the blocks they lie in."""
     pa = pyarrow()
+    total = sum(_sizes(counts))
+    count = -(-total // BLOCK)
+    blocks = TermBlocks(count)
+    hashes = (blocks.block_of(name, term) for name, c in counts.namespaces.items() for term in _texts(c.terms))
+    numbers = numbered(np.fromiter(hashes, np.int64, total), count)
+    end = int(numbers.max(initial=-1)) + 1
+    if end > MAX_TERMS:
+        raise VizslaError(f"the collection would have more than {MAX_TERMS:,} terms, which is the maximum")
     schema = pa.schema(
-        [("namespace", pa.string()), ("term", pa.string()), ("documents", pa.int64()), ("occurrences", pa.float64())]
+        [
+            ("namespace", pa.string()),
+            ("term", pa.string()),
+            ("number", pa.int64()),
+            ("documents", pa.int64()),
+            ("occurrences", pa.float64()),
+        ]
     )
     with pa.ipc.new_file(str(file), schema) as writer:
+        first = 0
         for name, c in counts.namespaces.items():
-            columns = [pa.array([name] * len(c.terms), pa.string()), c.terms, c.frequencies, c.occurrences]
+            own = numbers[first : first + len(c.terms)]
+            first += len(own)
+            columns = [pa.array([name] * len(own), pa.string()), c.terms, own, c.frequencies, c.occurrences]
             writer.write_table(pa.table(columns, schema=schema))
+    return TermBlocks(count, end, total)
+
+
+def _texts(terms: Any) -> Iterator[str]:
+    """The texts of an Arrow array; a few of them are in memory at once."""
+    for first in range(0, len(terms), _TEXTS):
+        yield from terms.slice(first, _TEXTS).to_pylist()

@@ -213,7 +213,7 @@ class Commit:
         check_writable(self._state)
         if lock.interrupted:
             self._state = recount(connection, self._state, model)
-        self._ledger = TermLedger(connection, self._state.base, self._state.next_term)
+        self._ledger = TermLedger(self._state.terms(connection), self._state.base, self._state.next_term)
         self._numbers = BatchNumbers(self._ledger.numbers, model.namespaces)
 
     def check_notes(self, seen: Mapping[str, Any], changed: Iterable[str]) -> None:

@@ -272,9 +272,16 @@ class Snapshot:
         now = database.stamp(self.path, database.LOG)
         if now == self._log_left or not database.is_log_long(self.path):
             return
-        with suppress(CollectionError):  # the log stays as it is, and the snapshot with it
-            if self.connection.leave_log(self.meta["uuid"], self.generation):
-                self._log_left = now
+        with self._lock:
+            if self._retired:  # by another thread, which has found a newer commit
+                return
+            self._users += 1
+        try:
+            with suppress(CollectionError):  # the log stays as it is, and the snapshot with it
+                if self.connection.leave_log(self.meta["uuid"], self.generation):
+                    self._log_left = now
+        finally:
+            self.release()
 
     def acquire(self) -> bool:
         """Keep the snapshot open until `release`, even if it is closed meanwhile; False if it is closed already."""

@@ -49,9 +49,17 @@ class Searcher:
         self._ngrams: dict[int, CollectionNgrams] = {}
         self.plans: dict[int, object] = {}
         """Plain searches by the number of their results, see `Search.prepare`."""
-        self._context = _Context(self, None)
         self.own = self.bind(snapshot.model)
         """The index's own model."""
+
+    def close(self) -> None:
+        """Close the snapshot when its last search ends.
+
+        What is in memory for its searches is then freed at once: no plan refers to the searcher any more, so the
+        garbage collector, which may come much later, is not needed.
+        """
+        self.plans.clear()
+        self.snapshot.close()
 
     def bind(self, model: Model) -> BoundModel:
         """A model bound to the index; one that the index has no data for is refused."""
@@ -89,13 +97,12 @@ class Searcher:
 
     def context(self, condition: Filter | None) -> _Context:
         """What a model may look at while it encodes queries: the documents that pass the filter."""
-        return self._context if condition is None else _Context(self, condition)
+        return _Context(self, condition)
 
     def encode(self, texts: Sequence[str], bound: BoundModel, condition: Filter | None = None) -> list[Query]:
         """Queries as numbers for the engine; a query that is expanded from documents uses those that pass a filter."""
-        context = self._context if condition is None else _Context(self, condition)
         try:
-            return bound.encode(texts, context)
+            return bound.encode(texts, _Context(self, condition))
         except DamagedSegmentError:
             raise self.snapshot.damage() from None
 

@@ -55,8 +55,10 @@ class StoredTexts:
     def of(cls, texts: Sequence[str]) -> StoredTexts:
         """Texts as arrays; half a surrogate pair cannot be stored."""
         joined = "".join(texts)
-        parts = texts if joined.isascii() else [text.encode() for text in texts]
-        sizes = np.fromiter(map(len, parts), np.int64, len(parts))
+        if joined.isascii():
+            sizes = np.fromiter(map(len, texts), np.int64, len(texts))
+        else:
+            sizes = np.array([len(text) if text.isascii() else len(text.encode()) for text in texts], np.int64)
         return cls.packed(np.frombuffer(joined.encode(), np.uint8), sizes)
 
     @classmethod

@@ -37,8 +37,9 @@ from vizsla.runs.documents import refusal
 BATCH_CHARACTERS = 4_000_000
 BYTES_PER_TERM = 250  # the memory of an encoder for a term: its forms, its text, its number
 _AHEAD = 8  # batches, beside two for each thread, so that threads go on while the writer writes a segment
-_BYTES_PER_BYTE = 16  # that analysing a batch of lines takes: code points, words, places of values
-_MOST_THREADS = 8  # by default; more wait for the writer
+_BYTES_PER_BYTE = 8  # that analysing a batch of lines takes: code points, words, places of values
+_WAITING = 1, 3  # bytes that a batch takes for each byte of its lines while it waits; the second with stored texts
+_MOST_THREADS = 16  # by default; more wait for the writer
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 Batch = list[Document] | RawLines
@@ -241,6 +242,8 @@ class Analysis:
     max_bytes: int
     """The memory for terms."""
     skip_bad: bool = False
+    batch_bytes: int = 1 << 27
+    """The memory for batches that are analysed, or wait to be stored."""
 
     def run(self, items: Iterable[Document | RawLines], workers: int | None = None) -> Generator[AnalysedBatch]:
         """Analyse documents; close the generator if you do not need all of them.
@@ -258,7 +261,7 @@ class Analysis:
             yield analyst.analyse(first[0])
         elif analyst.can_share(first[0]):
             threads = workers or min(available_cores(), _MOST_THREADS)
-            yield from _in_threads(analyst, chain(first, work), threads, self.max_bytes // 2)
+            yield from _in_threads(analyst, chain(first, work), threads, self.batch_bytes, stored=self.store)
         elif workers in (None, 1):
             yield from _in_a_thread(analyst, chain(first, work))
         else:
@@ -296,23 +299,43 @@ def _in_a_thread(analyst: Analyst, work: Iterator[Batch]) -> Generator[AnalysedB
         yield from _in_order(lambda batch: submit(executor, analyst.analyse, batch).result, work, 1)
 
 
-def _in_threads(analyst: Analyst, work: Iterator[Batch], workers: int, memory: int) -> Generator[AnalysedBatch]:
+def _in_threads(
+    analyst: Analyst, work: Iterator[Batch], workers: int, memory: int, *, stored: bool
+) -> Generator[AnalysedBatch]:
     """In threads that share the terms of one analyst; its terms have the numbers that one thread would give them.
 
-    `memory`: about how much the batches that are analysed now may take; one is analysed in any case.
+    `memory`: about how much batches may take, two thirds while they are analysed, and the rest before and afterwards;
+    one is there in any case. `stored`: whether batches hold the texts of their documents.
     """
-    room = _Room(memory)
+    most = 2 * memory // 3
+    first = next(work)
+    room, workers = _Room(most), max(min(workers, most // max(_BYTES_PER_BYTE * _bytes(first), 1)), 1)
+    waiting: deque[tuple[int, Callable[[], AnalysedBatch]]] = deque()
+    waits = 0
     with _threads(workers) as executor:
 
         def begin(batch: Batch) -> Callable[[], AnalysedBatch]:
             encoders = analyst.next_encoders()
-            size = _BYTES_PER_BYTE * len(batch.data) if isinstance(batch, RawLines) else 0
+            size = _BYTES_PER_BYTE * _bytes(batch)
             room.take(size)
             encoded = submit(executor, analyst.encode, batch, encoders)
             encoded.add_done_callback(lambda _: room.give(size))
             return lambda: analyst.finish(encoded.result(), encoders)
 
-        yield from _in_order(begin, work, _AHEAD + 2 * workers)
+        for batch in chain([first], work):
+            size = _WAITING[stored] * _bytes(batch)
+            while waiting and (len(waiting) > _AHEAD + 2 * workers or waits + size > memory - most):
+                waits -= waiting[0][0]
+                yield waiting.popleft()[1]()
+            waiting.append((size, begin(batch)))
+            waits += size
+        while waiting:
+            yield waiting.popleft()[1]()
+
+
+def _bytes(batch: Batch) -> int:
+    """The bytes of a batch of lines."""
+    return len(batch.data) if isinstance(batch, RawLines) else 0
 
 
 class _Room:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from vizsla.engine import (
+    PostingRows,
     Segment,
     SuffixArray,
     TokenRows,
     VectorPostings,
-    build_segment,
+    build_segment_of,
+    common_type,
     convert_rows,
     convert_token_rows,
     fits_a_segment,
+    in_own_pages,
+    smallest_type,
     token_store,
 )
 from vizsla.errors import VizslaError
@@ -78,12 +83,31 @@ class Buffer:
         total: np.ndarray = np.sum([rows.findable for rows in batch.namespaces], axis=0)
         return total
 
-    def flush(self) -> Segment | None:
-        """Empty the buffer and return its rows as a segment; None if it was empty."""
+    def take(self) -> BufferedRows | None:
+        """Empty the buffer and return what was in it; None if it was empty."""
         if self._count == 0:
             return None
         numbers = np.arange(self._first, self._first + self._count)
-        rows_of = [namespace.flush() for namespace in self._namespaces]
+        rows = BufferedRows(numbers, [namespace.take() for namespace in self._namespaces], self._store)
+        self._first += self._count
+        self._count = 0
+        return rows
+
+
+class BufferedRows:
+    """The rows of a segment; any thread may make it, once."""
+
+    def __init__(self, numbers: np.ndarray, take_rows: list[Callable[[], _SegmentRows]], store: str) -> None:
+        self.numbers = numbers
+        """The insertion numbers of the documents."""
+        self._take_rows = take_rows
+        self._store = store
+
+    def segment(self) -> Segment:
+        """The segment of these rows, which are let go of."""
+        take_rows, self._take_rows = self._take_rows, []
+        rows_of = [take() for take in take_rows]
+        take_rows.clear()
         dense, tokens, matches, ngrams = {}, {}, {}, {}
         for space, rows in enumerate(rows_of):
             if rows.dense is not None:
@@ -94,26 +118,11 @@ class Buffer:
                 matches[space] = rows.matches.converted(token_store(self._store))
             if rows.ngrams is not None:
                 ngrams[space] = rows.ngrams
-        segment = build_segment(
-            numbers,
-            np.array([rows.length_codes for rows in rows_of]),
-            np.array([rows.lengths for rows in rows_of]),
-            np.append(0, np.cumsum(_joined([rows.counts for rows in rows_of]), dtype=np.int64)),
-            _joined([rows.indices for rows in rows_of]),
-            _joined([rows.values for rows in rows_of]),
-            dense,
-            tokens,
-            matches,
-            ngrams,
-        )
-        self._first += self._count
-        self._count = 0
-        return segment
-
-
-def _joined(arrays: list[np.ndarray]) -> np.ndarray:
-    """The items of all arrays; those of a single one are not copied."""
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+        length_codes = np.array([rows.length_codes for rows in rows_of])
+        lengths = np.array([rows.lengths for rows in rows_of])
+        postings = [part for rows in rows_of for part in rows.postings]
+        rows_of.clear()
+        return build_segment_of(self.numbers, length_codes, lengths, postings, dense, tokens, matches, ngrams)
 
 
 def _postings(batch: AnalysedBatch) -> int:
@@ -125,9 +134,7 @@ class _SegmentRows(NamedTuple):
 
     length_codes: np.ndarray
     lengths: np.ndarray
-    counts: np.ndarray
-    indices: np.ndarray
-    values: np.ndarray
+    postings: list[PostingRows]
     dense: np.ndarray | None = None
     tokens: TokenRows | None = None
     matches: VectorPostings | None = None
@@ -136,8 +143,47 @@ class _SegmentRows(NamedTuple):
     @classmethod
     def without_terms(cls, lengths: np.ndarray, dense: np.ndarray | None = None, **vectors: Any) -> _SegmentRows:
         """The rows of a namespace that has vectors."""
-        none, counts = np.zeros(0, np.uint32), np.zeros(len(lengths), np.uint32)
-        return cls(np.zeros(len(lengths), np.uint8), lengths, counts, none, none, dense, **vectors)
+        return cls(np.zeros(len(lengths), np.uint8), lengths, [], dense, **vectors)
+
+
+_PIECE = 1 << 20  # postings
+
+
+class _Piece:
+    """Memory for some postings."""
+
+    def __init__(self, first: int, capacity: int, dtype: np.dtype) -> None:
+        """`first`: the row of the first document."""
+        self._first = first
+        self._counts: list[np.ndarray] = []
+        self._indices, self._values = in_own_pages(capacity, np.uint32), in_own_pages(capacity, dtype)
+        self._size = 0
+
+    @property
+    def capacity(self) -> int:
+        """How many postings it can hold."""
+        return len(self._indices)
+
+    def has_room(self, count: int) -> bool:
+        """Whether so many postings more fit."""
+        return self._size + count <= len(self._indices)
+
+    def append(self, counts: np.ndarray, indices: np.ndarray, values: np.ndarray) -> None:
+        """Add the rows of some documents, which fit."""
+        end = self._size + len(indices)
+        if values.dtype != self._values.dtype:
+            wider = in_own_pages(len(self._values), common_type([self._values.dtype, values.dtype]))
+            wider[: self._size] = self._values[: self._size]
+            self._values = wider
+        self._indices[self._size : end] = indices
+        self._values[self._size : end] = values
+        self._counts.append(counts)
+        self._size = end
+
+    def rows(self) -> PostingRows:
+        """All that was added."""
+        pointers = np.append(0, np.cumsum(np.concatenate(self._counts), dtype=np.int64))
+        return PostingRows(self._first, pointers, self._indices[: self._size], self._values[: self._size])
 
 
 class _SparseNamespace:
@@ -149,9 +195,12 @@ class _SparseNamespace:
         self._terms = numbers
         self._numbers: dict[int, np.ndarray] = {}
         self._empty = not numbers.has(space)
-        self._pending: tuple[list[np.ndarray], ...] = ([], [], [], [])
-        self.bytes = 0
-        self.postings = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pieces: list[_Piece] = []
+        self._lengths: list[np.ndarray] = []
+        self._documents = self.bytes = self.postings = 0
 
     def check(self, rows: NamespaceBatch) -> None:
         """Nothing to check: any posting can be stored."""
@@ -167,24 +216,27 @@ class _SparseNamespace:
             new = self._terms.of(self._space, rows.new_terms, all_new=all_new).astype(np.uint32)
             numbers = np.concatenate([numbers, new])
         self._numbers[analyst] = numbers
-        entry = (rows.counts, numbers[rows.indices], rows.values, rows.lengths)
-        for column, array in zip(self._pending, entry, strict=True):
-            column.append(array)
-            self.bytes += array.nbytes
-        self.postings += len(rows.indices)
+        values = smallest_type(rows.values)
+        if not self._pieces or not self._pieces[-1].has_room(len(values)):
+            most = min(2 * self._pieces[-1].capacity, _PIECE) if self._pieces else _PIECE >> 6
+            self._pieces.append(_Piece(self._documents, max(most, len(values)), values.dtype))
+        self._pieces[-1].append(rows.counts, numbers[rows.indices], values)
+        self._lengths.append(rows.lengths)
+        self._documents += len(rows.lengths)
+        self.postings += len(values)
+        self.bytes += len(values) * (4 + values.itemsize) + rows.counts.nbytes + rows.lengths.nbytes
 
-    def flush(self) -> _SegmentRows:
-        """Empty the namespace and return its rows."""
-        self.bytes = self.postings = 0
-        counts, indices, values, lengths = map(_taken, self._pending)
-        return _SegmentRows(self._component.length_codes(lengths), lengths, counts, indices, values)
+    def take(self) -> Callable[[], _SegmentRows]:
+        """Empty the namespace and return a function that gives its rows."""
+        pieces, lengths, codes_of = self._pieces, self._lengths, self._component.length_codes
+        self._begin()
 
+        def gather() -> _SegmentRows:
+            joined, postings = np.concatenate(lengths), [*map(_Piece.rows, pieces)]
+            pieces.clear()
+            return _SegmentRows(codes_of(joined), joined, postings)
 
-def _taken(arrays: list[np.ndarray]) -> np.ndarray:
-    """The items of arrays, which are let go of, so that no more than one column is in memory twice."""
-    joined = np.concatenate(arrays)
-    arrays.clear()
-    return joined
+        return gather
 
 
 class _DenseNamespace:
@@ -206,12 +258,16 @@ class _DenseNamespace:
         self._pending.append(rows)
         self.bytes += rows.vectors.nbytes + rows.lengths.nbytes
 
-    def flush(self) -> _SegmentRows:
-        """Empty the namespace and return its rows."""
+    def take(self) -> Callable[[], _SegmentRows]:
+        """Empty the namespace and return a function that gives its rows."""
         pending, self._pending, self.bytes = self._pending, [], 0
-        lengths = np.concatenate([rows.lengths for rows in pending])
-        vectors = np.concatenate([rows.vectors for rows in pending])
-        return _SegmentRows.without_terms(lengths, dense=vectors)
+
+        def gather() -> _SegmentRows:
+            lengths = np.concatenate([rows.lengths for rows in pending])
+            vectors = np.concatenate([rows.vectors for rows in pending])
+            return _SegmentRows.without_terms(lengths, dense=vectors)
+
+        return gather
 
 
 class _TokenNamespace:
@@ -233,12 +289,16 @@ class _TokenNamespace:
         self._pending.append(rows)
         self.bytes += rows.vectors.nbytes + rows.starts.nbytes + rows.lengths.nbytes
 
-    def flush(self) -> _SegmentRows:
-        """Empty the namespace and return its rows."""
+    def take(self) -> Callable[[], _SegmentRows]:
+        """Empty the namespace and return a function that gives its rows."""
         pending, self._pending, self.bytes = self._pending, [], 0
-        counts = np.concatenate([np.diff(rows.starts) for rows in pending])
-        tokens = TokenRows(np.concatenate([rows.vectors for rows in pending]), np.append(0, np.cumsum(counts)))
-        return _SegmentRows.without_terms(np.concatenate([rows.lengths for rows in pending]), tokens=tokens)
+
+        def gather() -> _SegmentRows:
+            counts = np.concatenate([np.diff(rows.starts) for rows in pending])
+            tokens = TokenRows(np.concatenate([rows.vectors for rows in pending]), np.append(0, np.cumsum(counts)))
+            return _SegmentRows.without_terms(np.concatenate([rows.lengths for rows in pending]), tokens=tokens)
+
+        return gather
 
 
 class _MatchNamespace:
@@ -261,16 +321,20 @@ class _MatchNamespace:
         self._pending.append(rows)
         self.bytes += 2 * sum(array.nbytes for array in rows.documents)  # once more when they are sorted
 
-    def flush(self) -> _SegmentRows:
-        """Empty the namespace and return its rows."""
+    def take(self) -> Callable[[], _SegmentRows]:
+        """Empty the namespace and return a function that gives its rows."""
         pending, self._pending, self.bytes = [rows.documents for rows in self._pending], [], 0
-        starts = np.append(0, np.cumsum(np.concatenate([np.diff(rows.starts) for rows in pending])))
-        vectors, terms, texts, lengths = (
-            np.concatenate([getattr(rows, name) for rows in pending])
-            for name in ("vectors", "terms", "texts", "lengths")
-        )
-        matches = VectorPostings.of(vectors, terms, starts)
-        return _SegmentRows.without_terms(lengths, texts if texts.shape[1] else None, matches=matches)
+
+        def gather() -> _SegmentRows:
+            starts = np.append(0, np.cumsum(np.concatenate([np.diff(rows.starts) for rows in pending])))
+            vectors, terms, texts, lengths = (
+                np.concatenate([getattr(rows, name) for rows in pending])
+                for name in ("vectors", "terms", "texts", "lengths")
+            )
+            matches = VectorPostings.of(vectors, terms, starts)
+            return _SegmentRows.without_terms(lengths, texts if texts.shape[1] else None, matches=matches)
+
+        return gather
 
 
 class _NgramNamespace:
@@ -290,12 +354,16 @@ class _NgramNamespace:
         self._pending.append(rows)
         self.bytes += rows.tokens.nbytes + rows.starts.nbytes + rows.lengths.nbytes
 
-    def flush(self) -> _SegmentRows:
-        """Empty the namespace and return its rows."""
+    def take(self) -> Callable[[], _SegmentRows]:
+        """Empty the namespace and return a function that gives its rows."""
         pending, self._pending, self.bytes = self._pending, [], 0
-        starts = np.append(0, np.cumsum(np.concatenate([np.diff(rows.starts) for rows in pending])))
-        rows = SuffixArray(np.concatenate([rows.tokens for rows in pending]), starts)
-        return _SegmentRows.without_terms(np.concatenate([rows.lengths for rows in pending]), ngrams=rows)
+
+        def gather() -> _SegmentRows:
+            starts = np.append(0, np.cumsum(np.concatenate([np.diff(rows.starts) for rows in pending])))
+            ngrams = SuffixArray(np.concatenate([rows.tokens for rows in pending]), starts)
+            return _SegmentRows.without_terms(np.concatenate([rows.lengths for rows in pending]), ngrams=ngrams)
+
+        return gather
 
 
 def _check_finite(vectors: np.ndarray, model_name: str) -> None:

@@ -20,7 +20,7 @@ from vizsla.index.storage.stored_ids import SHORT, DamagedTextsError, StoredIds,
 from vizsla.index.writing.segment_state import OpenSegments
 from vizsla.runs import Document
 
-_BYTES_PER_ID = 64  # of an entry of a dictionary, beside the text
+_BYTES_PER_ID = 100  # of an entry of a dictionary, beside the text, which is there twice
 
 
 class DocumentIds:
@@ -67,7 +67,7 @@ class DocumentIds:
         self._texts.append(StoredTexts.of(ids))
         self._pending.update(zip(ids, range(self._next, self._next + len(ids)), strict=True))
         self._next += len(ids)
-        self.bytes += sum(map(len, ids)) + len(ids) * _BYTES_PER_ID
+        self.bytes += 2 * len(self._texts[-1].data) + len(ids) * _BYTES_PER_ID
 
     def undo(self, first: int, replaced: Sequence[int]) -> None:
         """Forget documents from a number on, and find again those that they had replaced."""
@@ -76,16 +76,16 @@ class DocumentIds:
         ids = StoredIds(StoredTexts.concatenated(self._texts)).at(rows)
         self._pending.update(zip(ids, (rows + self._first).tolist(), strict=True))
 
-    def take_pending(self) -> StoredIds:
-        """The ids of the documents that become a segment now; `add_segment` finds them from then on."""
-        ids = StoredIds.of(StoredTexts.concatenated(self._texts))
+    def take_pending(self, numbers: np.ndarray) -> SegmentIds:
+        """The ids of the documents that become a segment now; `numbers`: their insertion numbers."""
+        segment = SegmentIds(numbers, StoredIds.of(StoredTexts.concatenated(self._texts)))
         self._first = self._next
         self._texts, self._pending, self.bytes = [], {}, 0
-        return ids
-
-    def add_segment(self, name: str, files: Mapping[str, Facts], segment: SegmentIds) -> None:
-        """Include a new segment in look-ups; a short one stays in memory for later transactions as well."""
         self._segments.append(segment)
+        return segment
+
+    def written(self, name: str, files: Mapping[str, Facts], segment: SegmentIds) -> None:
+        """Note the files of a new segment; a short one stays in memory for later transactions as well."""
         if len(segment.ids) <= SHORT:  # others are read again from their files, which take no memory
             self._opened.remember_ids(name, files, segment)
 
@@ -145,16 +145,22 @@ class DocumentRows:
         joined = self._splitter.joined
         return {doc_id: joined([Document(doc_id, row) for row in some]) for doc_id, some in rows_of.items()}
 
-    def insert(self, first: int, stored: Sequence[tuple[str, str | None, str | None]]) -> None:
-        """Add rows with ids, metadata and fields; their insertion numbers begin with `first`."""
+    def insert(self, first: int, stored: Sequence[tuple[str, str | None, str | None]]) -> int:
+        """Add rows with ids, metadata and fields; their insertion numbers begin with `first`.
+
+        Returns how many characters were stored.
+        """
         self._ids.add([doc_id for doc_id, _, _ in stored])
         metadata = [(number, row[1]) for number, row in enumerate(stored, first) if row[1] is not None]
         self._db.executemany("INSERT INTO documents VALUES (?, ?)", metadata)
         self._checksums.add("documents", ((number, text, None) for number, text in metadata))
+        texts = [text for _, text in metadata]
         if self.store_texts:
             fields = [(number, row[2]) for number, row in enumerate(stored, first)]
             self._db.executemany("INSERT INTO contents VALUES (?, ?)", fields)
             self._checksums.add("documents", ((number, None, text) for number, text in fields))
+            texts += [text for _, text in fields if text is not None]
+        return sum(map(len, texts))
 
     def mark_deleted(self, numbers: Sequence[int]) -> None:
         """Mark documents as deleted. Their rows stay until the commit, since readers or `undo` may need them."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import sqlite3
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from vizsla.index.writing.analysis import AnalysedBatch, Analysis
 from vizsla.index.writing.buffer import Buffer
 from vizsla.index.writing.compaction import Compaction
 from vizsla.index.writing.document_rows import DocumentIds, DocumentRows
+from vizsla.index.writing.segment_in_the_making import SegmentInTheMaking, Written, write_rows
 from vizsla.index.writing.segment_state import OpenSegments
 from vizsla.index.writing.term_numbers import TermNumbers
 from vizsla.models import (
@@ -40,8 +40,11 @@ from vizsla.models import (
 from vizsla.plain_data import parse_json
 from vizsla.runs import Document
 
-BUFFER_SHARE = 0.25  # of the memory, for rows; writing them as a segment needs the same again
+_FIXED = 64 << 20  # bytes that SQLite, modules and what malloc keeps take of any memory
+# What writing may take of the rest.
+BUFFER_SHARE = 0.13  # rows and ids; those of the segment before, which is being written, take this twice again
 TERMS_SHARE = 0.35
+BATCHES_SHARE = 0.15
 _UPDATED = 200  # documents that are read at once to be changed
 MAX_UNCOMMITTED = 32 << 20  # characters of documents in one transaction
 
@@ -88,9 +91,10 @@ class WriteTransaction:
         self._opened = opened or OpenSegments()
         self.model = model
         self._splitter = splitter
-        self._memory = memory
+        self._memory = max(memory - _FIXED, memory // 2)
         self._uncommitted = 0
         self._sample: list[Document] = []
+        self._unfinished: tuple[SegmentIds, SegmentInTheMaking] | None = None
         self.changed = False
         """Whether the transaction has changes to commit."""
         self.sound = True
@@ -157,8 +161,9 @@ class WriteTransaction:
             documents = self._sampled(documents, skip_bad=skip_bad)
         description, folder = self._meta["model"], self._path / "model"
         analysis = Analysis(
-            self.model, description, folder, self._splitter, self._rows.store_texts, self.terms_bytes, skip_bad
-        )
+            self.model, description, folder, self._splitter, self._rows.store_texts, self.terms_bytes, skip_bad,
+            int(self._memory * BATCHES_SHARE),
+        )  # fmt: skip
         return self._add(analysis.run(documents, workers), sampled)
 
     @property
@@ -243,10 +248,9 @@ class WriteTransaction:
             if old:
                 self._rows.mark_deleted([number for _, number in old])
                 replaced.extend(number for _, number in old if number < first)
-            self._rows.insert(self._next_number, batch.stored)
+            self._uncommitted += self._rows.insert(self._next_number, batch.stored)
             counts = self._buffer.append(batch)
             self._next_number += len(batch.stored)
-        self._uncommitted += sum(len(metadata or "") + len(fields or "") for _, metadata, fields in batch.stored)
         repeated = 0
         if old:
             repeated = len({doc_id for doc_id, number in old if number >= first})
@@ -295,21 +299,43 @@ class WriteTransaction:
 
         return Updated(self.add(changed()).documents, missing)
 
-    def _flush(self) -> None:
-        """Write the buffer as a segment of the next generation."""
+    def _flush(self, *, wait: bool = False) -> None:
+        """Write the buffer as a segment of the next generation, in the background unless `wait`."""
         with self._storing():
             self._check_in_place()
-            segment = self._buffer.flush()
-            if segment is None:
+            if self._unfinished is not None:
+                self._finish_segment()
+            rows = self._buffer.take()
+            if rows is None:
                 return
-            name = secrets.token_hex(6)
-            ids = self._ids.take_pending()
-            dated = segment_files.DatedIds(self._generation, ids)
-            written = segment_files.write_segment(self._path, name, segment, dated)
-            self._ids.add_segment(name, written, SegmentIds(segment.numbers, ids))
-            statistics = database.count_statistics(self.model.namespaces, segment.sizes, None)
-            database.insert_segment(self._db, name, self._generation, len(segment), statistics, written)
-            self._end_transaction()
+            ids = self._ids.take_pending(rows.numbers)
+            dated = segment_files.DatedIds(self._generation, ids.ids)
+            if wait:
+                self._list_segment(ids, write_rows(self._path, dated, rows))
+            else:
+                self._unfinished = ids, SegmentInTheMaking(self._path, dated, rows)
+
+    def _finish_segment(self) -> None:
+        """Wait for the segment that is being written, and list it."""
+        assert self._unfinished is not None
+        ids, segment = self._unfinished
+        written = segment.result()
+        self._unfinished = None
+        self._list_segment(ids, written)
+
+    def _list_segment(self, ids: SegmentIds, written: Written) -> None:
+        """List a segment that is on disk with the documents of the next generation."""
+        name, files, sizes = written
+        self._ids.written(name, files, ids)
+        statistics = database.count_statistics(self.model.namespaces, sizes, None)
+        database.insert_segment(self._db, name, self._generation, len(ids.numbers), statistics, files)
+        self._end_transaction()
+
+    def check(self) -> None:
+        """Raise the error with which a segment could not be written in the background."""
+        if self._unfinished is not None and self._unfinished[1].has_failed:
+            with self._storing():
+                self._finish_segment()
 
     def _end_transaction(self) -> None:
         """End the transaction of SQLite to bound its log; readers do not see the rows before the commit."""
@@ -353,7 +379,7 @@ class WriteTransaction:
         if self.base == 0 and self._sample:
             warn_of_language(self.model, [document.content for document in self._sample[:LANGUAGE_SAMPLE]])
         self._terms.begin_fold()
-        self._flush()
+        self._flush(wait=True)
         with self._storing():
             if vector_index is not None:
                 database.set_meta(self._db, database.DENSE, str(vector_index))
@@ -421,12 +447,17 @@ class WriteTransaction:
 
     def leave_to_parent(self) -> None:
         """In a forked child: leave pending changes to the parent."""
+        self._unfinished = None
         self._close_database.detach()
         forking.leave_alone(self._path, self._db)
 
     def close(self) -> None:
         """Discard uncommitted changes; the next writer removes their rows."""
-        self._close_database()
+        try:
+            if self._unfinished is not None:
+                self._unfinished[1].give_up()
+        finally:
+            self._close_database()
 
 
 def _replaced(path: Path) -> CollectionError:

@@ -186,7 +186,10 @@ class Writer:
         """
         if (ids is None) == (filter is None):
             raise VizslaError("give either the ids of the documents to delete or a filter")
-        stored_ids = self._hooks.matching_ids(filter) if ids is None else document_ids(ids)
+        with self._turns:
+            self._check_idle()
+            find = self._hooks.matching_ids
+        stored_ids = find(filter) if ids is None else document_ids(ids)
         return self._change(lambda transaction: transaction.delete(stored_ids))
 
     def set_weights(self, model: Model) -> None:
@@ -241,6 +244,7 @@ class Writer:
             self._opened.keep(())
             self._opened.terms.forget()
             self._closed = True
+            self._hooks = Hooks()  # the index, which holds its last writer, is freed as soon as nobody uses it
             self._release_lock()
 
     def __enter__(self) -> Writer:
@@ -260,6 +264,7 @@ class Writer:
             transaction = self._begin()
             self._changing = True
             try:
+                transaction.check()
                 return change(transaction)
             finally:
                 self._changing = False
