@@ -23,6 +23,7 @@ from served import Client, build, running, served
 from vizsla import AsyncRemoteIndex, RemoteIndex, VizslaError
 from vizsla.index import verify
 from vizsla.server.collections import CollectionsFolder
+from vizsla.server.hosting import Hosted
 from vizsla.server.settings import Keys, Quotas, Settings, read_settings
 from waiting import eventually
 
@@ -215,6 +216,20 @@ def test_what_the_settings_must_be(tmp_path: Path, folder: Path) -> None:
 
 
 # Crashes
+
+
+def test_a_listing_passes_over_what_is_deleted_meanwhile(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("cats", "dogs"):
+        client.send("PUT", f"/v1/{name}", {})
+
+    def until_now(hosted: Hosted) -> bool:
+        hosted.is_deleted |= hosted.name == "cats"
+        return hosted._index is not None
+
+    monkeypatch.setattr(Hosted, "is_open", property(until_now))
+    assert [row["name"] for row in client.get("/v1/indexes").data["indexes"]] == ["dogs"]
+    assert 'vizsla_index_documents{index="dogs"} 0.0' in str(client.get("/metrics").data)
+    assert client.get("/v1/cats").status == 404
 
 
 def test_what_a_crash_leaves_is_removed(folder: Path) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
+
+from vizsla.errors import VizslaError
 
 if TYPE_CHECKING:
     from vizsla.server.hosting import Hosting
@@ -81,12 +84,14 @@ class _Indexes:
         kept = GaugeMetricFamily(
             "vizsla_index_cache_entries", "What a worker keeps for the next searches.", labels=("index", "cache")
         )
-        for name, hosted in self._hosting.indexes.items():
+        for name, hosted in list(self._hosting.indexes.items()):
             ready.add_metric((name,), float(hosted.is_open and hosted.problem is None))
-            if hosted.is_open:
-                number.add_metric((name,), hosted.generation)
-                documents.add_metric((name,), len(hosted.index))
-                for cache, size in hosted.index.cache_sizes().items():
+            with suppress(VizslaError):  # it is closed, or is deleted meanwhile
+                index = hosted.index
+                figures = index.generation, len(index), index.cache_sizes()
+                number.add_metric((name,), figures[0])
+                documents.add_metric((name,), figures[1])
+                for cache, size in figures[2].items():
                     kept.add_metric((name, cache), size)
         yield from (ready, number, documents, kept)
 

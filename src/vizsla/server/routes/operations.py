@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 import vizsla
-from vizsla.errors import CollectionError
+from vizsla.errors import VizslaError
 from vizsla.models import SparseComponent
 from vizsla.server.errors import NotFoundError
 from vizsla.server.hosting import Hosted
@@ -60,7 +60,7 @@ def _all_described(service: Service) -> list[dict[str, Any]]:
     for hosted in list(service.hosting.indexes.values()):
         try:
             found.append(describe(service, hosted))
-        except CollectionError as e:
+        except VizslaError as e:
             if not hosted.is_gone():
                 found.append({"name": hosted.name, "status": "unavailable", "reason": hosted.sentence(e)})
     return found
@@ -126,7 +126,7 @@ async def readyz(service: InService) -> Response:
     """Readiness: whether all indexes can be searched without long waits; 503 if not."""
     is_busy = service.batcher.longest_wait > BUSY
     open_state = "busy" if is_busy else "ready"
-    states = {name: open_state if h.is_open else "unavailable" for name, h in service.hosting.indexes.items()}
+    states = {name: open_state if h.is_open else "unavailable" for name, h in list(service.hosting.indexes.items())}
     is_ready = all(state == "ready" for state in states.values())
     return answer({"status": "ready" if is_ready else "not ready", "indexes": states}, 200 if is_ready else 503)
 
