@@ -228,7 +228,7 @@ def test_a_listing_passes_over_what_is_deleted_meanwhile(client: Client, monkeyp
 
     monkeypatch.setattr(Hosted, "is_open", property(until_now))
     assert [row["name"] for row in client.get("/v1/indexes").data["indexes"]] == ["dogs"]
-    assert 'vizsla_index_documents{index="dogs"} 0.0' in str(client.get("/metrics").data)
+    assert 'vizsla_index_documents{index="dogs"} 0.0' in client.get("/metrics").body.decode()
     assert client.get("/v1/cats").status == 404
 
 
