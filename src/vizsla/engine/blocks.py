@@ -108,7 +108,7 @@ def _choosing() -> Callable[..., Any]:
     return either
 
 
-_either: Any = intrinsic(_choosing)
+_either: Any = intrinsic(_choosing, lambda condition, one, other: one if condition else other)
 """`_either(condition, one, other)`: one of two numbers. LLVM is told that no processor can predict which, and makes no
 branch of it."""
 
