@@ -8,7 +8,8 @@ prints the time, the peak of memory and the size of the suffix arrays; then how 
 continue an n-gram. Of the generator it needs the tokenizer only. `questions` (JSON lines with texts and answers)
 searches this index with BM25, with SEAL, with their sums by the weights, with their fusion by reciprocal ranks, and
 with BM25 after each expander, such as "gar(file=FILE, questions=QUESTIONS)", also with SEAL added by the last weight.
-A generator writes the n-grams of a question once for all of these; its time is printed by itself.
+A generator writes the n-grams of a question once for all of these; its time is printed by itself, and so is that of
+scores.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ import numpy as np
 
 from vizsla.datasets import Document, Source, read_questions
 from vizsla.engine import CollectionNgrams
-from vizsla.engine.suffix_array import FIRST
+from vizsla.engine.ngram_scores import best_ngram_scores, ngram_scores, rows_with_ngrams
+from vizsla.engine.suffix_array import FIRST, SuffixArray
 from vizsla.evaluation import answer_accuracy
 from vizsla.index import Index
 from vizsla.models import BM25, Seal, parse_expander
@@ -66,10 +68,14 @@ def build(options: argparse.Namespace) -> None:
         return ask(index)
 
 
+def arrays_of(index: Index) -> tuple[list[SuffixArray], CollectionNgrams]:
+    arrays = [array for segment in index._searcher.snapshot.segments for array in segment.ngrams.values()]
+    return arrays, CollectionNgrams(arrays, [None] * len(arrays), sum(len(a.tokens) for a in arrays))
+
+
 def ask(index: Index) -> None:
     """How long it takes to find n-grams from all over the collection, and what follows them."""
-    arrays = [array for segment in index._searcher.snapshot.segments for array in segment.ngrams.values()]
-    ngrams = CollectionNgrams(arrays, [None] * len(arrays), sum(len(a.tokens) for a in arrays))
+    arrays, ngrams = arrays_of(index)
     rng, size = np.random.default_rng(0), 1 + max(int(array.tokens.max()) for array in arrays)
     for length in LENGTHS:
         rows: list[np.ndarray] = []
@@ -114,6 +120,24 @@ class Remembering(TextGenerator):
         return [self.written[text, beam, steps, titles] for text in texts]
 
 
+def score(index: Index, seal: Seal, asked: Sequence[str]) -> None:
+    """How long the n-grams of questions take to score: for the best documents alone, and for each that has any."""
+    arrays, ngrams = arrays_of(index)
+    queries, used = seal.query_ngrams(asked, ngrams), [0.0, 0.0]
+    for query in queries:
+        for array in arrays:
+            began, size = time.process_time(), len(array)
+            best_ngram_scores(array, query, np.zeros(size), np.zeros(size, np.bool_), None, max(DEPTHS))
+            middle = time.process_time()
+            ngram_scores(array, rows_with_ngrams(array, query), query)
+            used = [used[0] + middle - began, used[1] + time.process_time() - middle]
+    best, every = (1000 * seconds / max(len(queries), 1) for seconds in used)
+    print(
+        f"{np.mean([len(query) for query in queries]):.0f} n-grams of a question are scored in {best:.1f} ms", end=" "
+    )
+    print(f"of processor time for the best {max(DEPTHS)}, in {every:.1f} ms for all documents that have one")
+
+
 def questions(options: argparse.Namespace) -> None:
     texts, answers, _ = read_questions(options.questions)
     asked = dict(islice(texts.items(), options.first, options.first + options.limit))
@@ -141,6 +165,7 @@ def questions(options: argparse.Namespace) -> None:
             cells = " ".join(f"{figures[f'Acc@{k}']:8.4f}" for k in DEPTHS)
             print(f"{name[-50:]:<50} {cells} {seconds:8.1f}", flush=True)
         print(f"\nthe generator wrote for {remembering.seconds:.1f} s")
+        score(index, seal, list(asked.values()))
         if options.examples:
             for text in islice(asked.values(), options.examples):
                 view = index.with_model(seal)
