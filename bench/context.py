@@ -2,7 +2,7 @@
 
     python bench/context.py articles DATA [--articles 4000] [--model vizsla-sparse] [--questions 600]
     python bench/context.py guidance DATA [--publisher WHO] [--model hybrid]
-    python bench/context.py manuals FOLDER [--questions 600]
+    python bench/context.py manuals FOLDER [--questions 600] [--kept questions.json]
 
 `articles`: DATA is a data set of Wikipedia passages in BEIR's layout with questions and answers
 (`vizsla datasets prepare wiki-openqa`). The passages of an article are joined; the collection is the articles of the
@@ -13,7 +13,8 @@ holds the answer if it has half of the section that people chose.
 
 `manuals`: FOLDER holds PDFs (bench/documents.py says which). Half of the passages of 60 to 120 words, no more than the
 number of questions, get a question by the shipped generator; the budget holds the answer if it has half of the passage.
-The questions are made from texts without their headings, so this says nothing about headings in questions.
+The questions are made from texts without their headings, so this says nothing about headings in questions. `--kept`
+names a file that the questions are written to, or read from, if it is there: to make them takes minutes.
 
 Every second question is for choosing (dev), the others are for judging, unless the data are divided. A search ranks
 passages of 200 words; up to `--passages` of a document are taken. Questions of people come from the dev and test sets.
@@ -132,19 +133,31 @@ def guidance(data: Path, questions: int, only: str | None) -> Task:
     return Task(documents, sampled(chosen, questions))
 
 
-def manuals(folder: Path, questions: int) -> Task:
+def manuals(folder: Path, questions: int, kept: Path | None) -> Task:
     from vizsla.datasets import Source
-    from vizsla.models.generator import Sampling, open_generator
 
     read = (d for path in sorted(folder.rglob("*.pdf")) for d in Source.find(path).documents())
-    documents = list({d.id: d for d in read}.values())
+    documents = {d.id: d for d in read}
+    if kept is not None and kept.is_file():
+        asked = json.loads(kept.read_text())
+    else:
+        asked = generated_questions(documents.values(), questions)
+        if kept is not None:
+            kept.write_text(json.dumps(asked, indent=0))
+    chosen = [Question(text, covers(*place), i % 2 == 0) for i, (text, *place) in enumerate(asked)]
+    return Task(list(documents.values()), chosen)
+
+
+def generated_questions(documents: Iterable[Document], count: int) -> list[tuple[str, str, int, int]]:
+    """Questions, with the document and the place that each was made from."""
+    from vizsla.models.generator import Sampling, open_generator
+
     rng = random.Random(0)
     spans = [(d, *span) for d in documents for span in Splitter(120).spans(d["text"])[::2]]
     spans = [s for s in spans if len(s[0]["text"][s[1] : s[2]].split()) >= 60]
-    spans = rng.sample(spans, min(2 * questions, len(spans)))
+    spans = rng.sample(spans, min(2 * count, len(spans)))
     made = open_generator().generate([d["text"][a:b] for d, a, b in spans], Sampling(texts=1))
-    pairs = zip(spans, made, strict=True)
-    return Task(documents, [Question(q[0], covers(d.id, a, b), i % 2 == 0) for i, ((d, a, b), q) in enumerate(pairs)])
+    return [(texts[0], d.id, a, b) for texts, (d, a, b) in zip(made, spans, strict=True)]
 
 
 def parts_of(name: str, documents: Sequence[Document]) -> Callable[[str, str], str]:
@@ -224,6 +237,7 @@ def main() -> None:
     parser.add_argument("--model", choices=("bm25", "vizsla-sparse", "hybrid"), default="bm25")
     parser.add_argument("--passages", type=int, nargs="+", default=[1, 100], help="how many of a document, at most")
     parser.add_argument("--publisher", help="of guidance: Australia, CDC, UK or WHO alone")
+    parser.add_argument("--kept", type=Path, metavar="FILE", help="of manuals: where the questions are kept")
     parser.add_argument("--without", nargs="+", default=[], metavar="ROW", help="rows to leave out, as in 'windows'")
     given = parser.parse_args()
     if given.task == "articles":
@@ -231,7 +245,7 @@ def main() -> None:
     elif given.task == "guidance":
         task = guidance(given.data, given.questions, given.publisher)
     else:
-        task = manuals(given.data, given.questions)
+        task = manuals(given.data, given.questions, given.kept)
     measure(task, given.model, given.passages, given.without)
 
 

@@ -30,6 +30,8 @@ from vizsla.datasets.source_format import SOURCES, format_of
 from vizsla.errors import InputError
 
 LIMITS = Limits(seconds=20, memory=512 << 20)
+HANGS = 2000
+"""Seconds. On a busy machine two processes may each take ten times their 80, with those to start."""
 NUMBERS = (b"0", b"-1", b"65536", b"4294967295", b"99999999999999999999")
 
 
@@ -181,7 +183,7 @@ def check(name: str, data: bytes, folder: Path, reader: ConfinedReader) -> str:
         assert not any("root:" in text for text in texts)
         outcome = "read"
     assert "\n" not in outcome, outcome
-    assert time.monotonic() - start < LIMITS.seconds + 80, f"{name} took too long"
+    assert time.monotonic() - start < HANGS, f"{name} took too long"
     return outcome
 
 
