@@ -7,8 +7,8 @@
 prints the time, the peak of memory and the size of the suffix arrays; then how long it takes to find, to count and to
 continue an n-gram. Of the generator it needs the tokenizer only. `questions` (JSON lines with texts and answers)
 searches this index with BM25, with SEAL, with their sums by the weights, with their fusion by reciprocal ranks, and
-with BM25 after each expander, such as "gar(file=FILE, questions=QUESTIONS)", also with SEAL added by the last weight, and
-fused with SEAL.
+with BM25 after each expander, such as "gar(file=FILE, questions=QUESTIONS)", also with SEAL added by the last weight
+and fused with SEAL.
 A generator writes the n-grams of a question once for all of these; its time is printed by itself, and so is that of
 scores.
 """
