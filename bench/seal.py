@@ -7,7 +7,8 @@
 prints the time, the peak of memory and the size of the suffix arrays; then how long it takes to find, to count and to
 continue an n-gram. Of the generator it needs the tokenizer only. `questions` (JSON lines with texts and answers)
 searches this index with BM25, with SEAL, with their sums by the weights, with their fusion by reciprocal ranks, and
-with BM25 after each expander, such as "gar(file=FILE, questions=QUESTIONS)", also with SEAL added by the last weight.
+with BM25 after each expander, such as "gar(file=FILE, questions=QUESTIONS)", also with SEAL added by the last weight
+and fused with SEAL.
 A generator writes the n-grams of a question once for all of these; its time is printed by itself, and so is that of
 scores.
 """
@@ -154,6 +155,7 @@ def questions(options: argparse.Namespace) -> None:
             expanded = BM25().expand(parse_expander(text))
             systems[text] = expanded, None
             systems[f"{text} + {options.weights[-1]:g} * seal"] = expanded + options.weights[-1] * seal, None
+            systems[f"{text} and seal, {FUSION}"] = expanded + seal, FUSION
         print(f"{len(asked):,} questions of {options.questions.name}, {len(index):,} documents, beam {seal.beam}\n")
         heads = " ".join(f"{name:>8}" for name in (*(f"Acc@{k}" for k in DEPTHS), "seconds"))
         print(f"{'system':<50} {heads}")
@@ -189,7 +191,7 @@ def main() -> None:
     asked.add_argument("folder", type=Path)
     asked.add_argument("questions", type=Path)
     asked.add_argument("generator")
-    asked.add_argument("--weights", type=float, nargs="+", default=[0.001])
+    asked.add_argument("--weights", type=float, nargs="+", default=[0.03])
     asked.add_argument("--expand", nargs="+", default=[])
     asked.add_argument("--first", type=int, default=0)
     asked.add_argument("--limit", type=int, default=200)

@@ -94,6 +94,25 @@ number_at: Any = intrinsic(_number_at)
 `VALUE_TYPES`."""
 
 
+def _choosing() -> Callable[..., Any]:
+    from numba import types
+
+    def either(typing_context, condition, one, other):  # noqa: ARG001 (numba requires these)
+        def generate(context, builder, signature, arguments):  # noqa: ARG001
+            chosen = builder.select(*arguments)
+            chosen.set_metadata("unpredictable", builder.module.add_metadata([]))
+            return chosen
+
+        return types.uint64(types.boolean, types.uint64, types.uint64), generate
+
+    return either
+
+
+_either: Any = intrinsic(_choosing, lambda condition, one, other: one if condition else other)
+"""`_either(condition, one, other)`: one of two numbers. LLVM is told that no processor can predict which, and makes no
+branch of it."""
+
+
 @njit
 def is_bitmap(lists, a, z):
     """Whether the block postings[a:z] is a bitmap."""
@@ -130,7 +149,7 @@ def find_posting(postings, a, z, offset):
     at, size = np.uint64(a), np.uint64(z - a)
     while size > np.uint64(1):
         half = size >> np.uint64(1)
-        at += half if (postings[at + half] & np.uint16(OFFSET_MASK)) <= offset else np.uint64(0)
+        at = _either((postings[at + half] & np.uint16(OFFSET_MASK)) <= offset, at + half, at)
         size -= half
     return at
 
@@ -142,10 +161,10 @@ def find_four(postings, a, z, o, p, q, r):
     size, mask = np.uint64(z - a), np.uint16(OFFSET_MASK)
     while size > np.uint64(1):
         half = size >> np.uint64(1)
-        at_o += half if (postings[at_o + half] & mask) <= o else np.uint64(0)
-        at_p += half if (postings[at_p + half] & mask) <= p else np.uint64(0)
-        at_q += half if (postings[at_q + half] & mask) <= q else np.uint64(0)
-        at_r += half if (postings[at_r + half] & mask) <= r else np.uint64(0)
+        at_o = _either((postings[at_o + half] & mask) <= o, at_o + half, at_o)
+        at_p = _either((postings[at_p + half] & mask) <= p, at_p + half, at_p)
+        at_q = _either((postings[at_q + half] & mask) <= q, at_q + half, at_q)
+        at_r = _either((postings[at_r + half] & mask) <= r, at_r + half, at_r)
         size -= half
     return at_o, at_p, at_q, at_r
 

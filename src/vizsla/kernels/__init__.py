@@ -64,14 +64,15 @@ def njit_fastsum(*signatures: Any) -> Any:
     return _decorator(signatures, {"fastmath": {"reassoc", "contract"}})
 
 
-def intrinsic(define: Callable[[], Callable[..., Any]]) -> Any:
+def intrinsic(define: Callable[[], Callable[..., Any]], in_python: Callable[..., Any] | None = None) -> Any:
     """An intrinsic: a function for kernels that generates LLVM IR itself, for what numba cannot express.
 
     `define` returns what `numba.extending.intrinsic` takes: a function of a typing context and the types of the
-    arguments, which returns a signature and a generator of code. It is called when kernels are built.
+    arguments, which returns a signature and a generator of code. It is called when kernels are built. `in_python`: the
+    same for kernels that are called as Python functions, as tests do.
     """
     if MODE != "jit" and translator is None:
-        return define
+        return in_python or define
     from numba.extending import intrinsic
 
     return intrinsic(define())
