@@ -139,3 +139,11 @@ def test_places_name_pages() -> None:
         "breadcrumb": [], "pages": [1, 1], "start": 0, "end": 5,
     }  # fmt: skip
     assert Place.of({"title": 7, OUTLINE: "mine"}) == Place()
+
+
+def test_a_heading_far_down_is_no_title() -> None:
+    for words, title in ((100, "Dogs"), (10_000, "")):
+        text = TextBuilder()
+        text.paragraph("bark " * words)
+        text.heading(1, "Dogs")
+        assert text.extracted().title == title

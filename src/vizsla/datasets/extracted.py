@@ -19,6 +19,7 @@ from vizsla.runs.outline import LEVELS, Heading, Outline
 
 MAX_HEADING = 200  # characters; longer ones are paragraphs that are set like a heading
 MAX_TITLE = 300
+_TOP = 10_000  # characters: a heading behind them does not name the document
 _NONE = Outline()
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
@@ -129,14 +130,15 @@ class TextBuilder:
         self._parts.append(text)
 
     def extracted(self, title: str = "", fields: Mapping[str, Any] | None = None, **more: Any) -> Extracted:
-        """What was put together. Without a title it is the first heading of the highest level."""
+        """What was put together. Without a title it is the first heading of the highest level near the beginning."""
         text = "".join(self._parts)
         outline = Outline(
             tuple(heading for heading in self._headings if heading.offset < len(text)),
             tuple(min(page, len(text)) for page in self._pages),
         )
         chosen = " ".join(_CONTROLS.sub("", title).split())[:MAX_TITLE]
-        if not chosen and outline.headings:
-            chosen = min(outline.headings[:20], key=lambda heading: heading.level).text
+        at_the_top = [heading for heading in outline.headings[:20] if heading.offset < _TOP]
+        if not chosen and at_the_top:
+            chosen = min(at_the_top, key=lambda heading: heading.level).text
         kept = {name: value for name, value in (fields or {}).items() if value not in ("", None, [])}
         return Extracted(text, chosen, outline, kept, **more)
