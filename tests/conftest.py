@@ -25,7 +25,7 @@ from vizsla.cli import main
 from written import records
 
 # How fast an example is says nothing about it. `make test-slow` takes "thorough".
-for _profile, _examples in (("quick", 30), ("thorough", 200)):
+for _profile, _examples in (("quick", 20), ("thorough", 200)):
     settings.register_profile(
         _profile, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=_examples
     )
