@@ -18,6 +18,7 @@ at least --requests more are counted, however long that takes: the result does n
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import secrets
 import sys
@@ -63,11 +64,12 @@ class Sample:
 
 
 def on_disk(folder: Path) -> float:
-    """The megabytes of all files in a folder, in blocks that they take."""
+    """The megabytes of all files in a folder, in blocks that they take; folders may vanish meanwhile."""
     total = 0
-    for file in folder.rglob("*"):
-        with suppress(FileNotFoundError):
-            total += file.lstat().st_blocks * 512
+    for path, _, files in os.walk(folder):
+        for name in files:
+            with suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(path, name)).st_blocks * 512
     return total / 1e6
 
 
