@@ -404,11 +404,3 @@ def test_the_products_of_the_stand_in_are_those_of_the_client(data: st.DataObjec
     for empty_is_zero in (False, True):
         expected = calculate_distance_sparse(query, vectors, empty_is_zero)
         assert np.array_equal(qdrant_stand_in._products(query, vectors, empty_is_zero), expected)
-
-
-def test_a_state_of_the_first_format_has_no_blocks_of_terms() -> None:
-    state = CollectionState("my@1", "b", {}, {}, "d", {"words": NamespaceState(2, 15, 8)}, format=1, next_term=7)
-    payload = state.payload()
-    del payload["term_blocks"]
-    assert CollectionState.from_payload(payload) == state
-    assert state.distinct_terms == 7

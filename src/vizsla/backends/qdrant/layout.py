@@ -26,8 +26,6 @@ from vizsla.errors import CollectionError, VizslaError
 from vizsla.models import Component, DenseComponent, Model, SparseComponent, TokenComponent
 
 FORMAT = 2
-READABLE = 1, 2
-"""The formats of collections that can be read and changed; in the first one, no terms lie in blocks."""
 SPARSE = "terms"
 """The name of the sparse vector of all sparse parts; term numbers are disjoint."""
 ID, NUMBER, LENGTHS, COUNTS, DOCUMENT = "id", "number", "lengths", "counts", "document"

@@ -9,7 +9,7 @@ from typing import Any
 from qdrant_client import QdrantClient, models
 
 from vizsla.backends.qdrant.connection import Connection, MissingCollectionError
-from vizsla.backends.qdrant.layout import FORMAT, READABLE, STATE_ID, terms_of
+from vizsla.backends.qdrant.layout import FORMAT, STATE_ID, terms_of
 from vizsla.backends.qdrant.terms import StoredTerms, TermBlocks
 from vizsla.described import DescriptionError, check_type, fields_from_data
 from vizsla.errors import CollectionError
@@ -106,8 +106,7 @@ class CollectionState:
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> CollectionState:
         """The state that is stored as payload; raises `DescriptionError` if this is none."""
-        given = {"term_blocks": {}, **payload}
-        stored = fields_from_data(cls, given, namespaces="dict", model="dict", files="dict", term_blocks="dict")
+        stored = fields_from_data(cls, dict(payload), namespaces="dict", model="dict", files="dict", term_blocks="dict")
         for entry in stored["namespaces"].values():
             check_type("the statistics of a namespace", entry, "dict")
         spaces = {
@@ -144,10 +143,9 @@ def read_state(connection: Connection, name: str) -> CollectionState:
     if not found or found[0].payload is None:
         raise CollectionError(f"{where} was not made by Vizsla, or its making was stopped at once; build it again")
     payload = found[0].payload
-    if payload.get("format") not in READABLE:
+    if payload.get("format") != FORMAT:
         raise CollectionError(
-            f"{where} has the format {payload.get('format')}, and this version of Vizsla reads "
-            f"{' and '.join(map(str, READABLE))}; build it "
+            f"{where} has the format {payload.get('format')}, and this version of Vizsla reads {FORMAT}; build it "
             "again, or use the version that made it"
         )
     try:
