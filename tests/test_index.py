@@ -105,8 +105,12 @@ def test_leftovers_of_a_crash_are_swept(folder: Path, documents: Records) -> Non
     crashed = Index.open(folder, memory=1)
     crashed.add(documents[2:])  # flushed as a pending generation; then the process dies
     assert crashed._own_writer is not None
+    transaction = crashed._own_writer._transaction
+    assert transaction is not None
+    assert transaction._unfinished is not None
+    transaction._unfinished[1].result()  # a thread writes it
     crashed._own_writer._lock.release()
-    crashed._own_writer._transaction._db.close()
+    transaction._db.close()
     assert len(list((folder / "segments").iterdir())) == 2
     with Index.open(folder) as index:
         assert len(index) == 2
