@@ -35,8 +35,9 @@ ifeq ($(shell uname -sm),Linux x86_64)
 PEERS_RUN := $(PEERS_RUN),$(PEERS)-seismic/bin/python
 endif
 
-# Two processes; a file of tests stays with one of them, which then makes its fixtures once.
-WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+# Three processes keep two cores busy: a third of the time, a test waits for a browser, a server or the disk. A file of
+# tests stays with one of them, which then makes its fixtures once.
+WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo kernels reproduce-tiny dist smoke test snapshots browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation bench-paper-scale clean backup-crash collections-crash cluster-crash query-fuzz hostile schemathesis
 

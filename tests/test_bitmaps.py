@@ -112,7 +112,7 @@ def test_merged_bitmaps_equal_those_of_a_segment_built_at_once(kept: float) -> N
     codes = collection.codes[None, alive]
     pointers = np.append(0, np.cumsum(np.bincount(row, minlength=len(values))))
     expected = build_segment(np.flatnonzero(alive), codes, codes, pointers, term, values[row, term])
-    for lists, wanted in ((merge.small, expected.small), (merge.large, expected.large)):
+    for lists, wanted in ((merge.small, expected.small), (merge.large, expected.large)):  # all terms have small lists
         pieces, table = list(lists.pieces(5000)), wanted.table()
         assert np.array_equal(np.concatenate([p.postings for p in pieces]), wanted.postings)
         assert np.array_equal(np.concatenate([p.starts for p in pieces]), table.starts[:-1])

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vizsla.engine import Query, Segment, TopDocuments, Weighting, Weightings, build_segment, search
+from vizsla.engine import (
+    Queries,
+    Query,
+    Segment,
+    TopDocuments,
+    Weighting,
+    Weightings,
+    build_segment,
+    search,
+    search_many,
+)
 from vizsla.engine.blocks import RANGE_SIZE
 
 NORMS = np.array([0.0, 0.5, 1.0, 3.0])
@@ -53,11 +63,16 @@ def build(rows: list[dict[int, int]], codes: np.ndarray, first: int = 0) -> Segm
 def run(
     segments: list[Segment], query: list[tuple[int, float]], k: int, allowed: list[np.ndarray] | None = None
 ) -> list[tuple[int, np.float32]]:
+    return pairs_of(search(segments, encoded(query), Weightings.pack(WEIGHTINGS), k, allowed))
+
+
+def encoded(query: list[tuple[int, float]]) -> Query:
     terms = np.array([t for t, _ in query], np.int64)
     weights = np.array([w for _, w in query], np.float64)
-    spaces = (terms >= 1000).astype(np.int64)
-    hits = search(segments, Query(terms, spaces, weights), Weightings.pack(WEIGHTINGS), k, allowed)
-    assert isinstance(hits, TopDocuments)
+    return Query(terms, (terms >= 1000).astype(np.int64), weights)
+
+
+def pairs_of(hits: TopDocuments) -> list[tuple[int, np.float32]]:
     return list(zip(hits.numbers.tolist(), hits.scores, strict=True))
 
 
@@ -84,6 +99,24 @@ def test_search_equals_exhaustive_scoring(
     assert run(segments, query, k) == exhaustive(rows, codes, query, WEIGHTINGS, k)
     masks = [allowed[a:b] for a, b in parts]
     assert run(segments, query, k, masks) == exhaustive(rows, codes, query, WEIGHTINGS, k, allowed.tolist())
+
+
+@given(
+    rows=ROWS, queries=st.lists(QUERY, max_size=6), k=st.integers(1, 50), cut=st.integers(0, 40), gap=st.integers(0, 2)
+)
+def test_many_queries_at_once(
+    rows: list[dict[int, int]], queries: list[list[tuple[int, float]]], k: int, cut: int, gap: int
+) -> None:
+    """Also some without terms, with weights that bounds do not work for, and with numbers that are left out."""
+    codes = np.ones((2, len(rows)), np.int64)
+    segments = [build(rows[a:z], codes[:, a:z], first) for a, z, first in ((0, cut, 0), (cut, len(rows), cut + gap))]
+    numbers = [i if i < cut else i + gap for i in range(len(rows))]
+    wanted = [[(numbers[n], s) for n, s in exhaustive(rows, codes, query, WEIGHTINGS, k)] for query in queries]
+    one_by_one = [encoded(query) for query in queries]
+    together = Queries.of([query.row for query in one_by_one]) if queries else []
+    for given_queries in (one_by_one, together):
+        found = search_many(segments, given_queries, Weightings.pack(WEIGHTINGS), k)
+        assert list(map(pairs_of, found)) == wanted
 
 
 @pytest.mark.parametrize("k", [10, 10**6])

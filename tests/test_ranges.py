@@ -24,6 +24,8 @@ from vizsla.engine import (
     search_many,
 )
 from vizsla.engine.blocks import RANGE_SIZE
+from vizsla.engine.list_directory import BlockTable, ListDirectory
+from vizsla.engine.merge import Piece
 from vizsla.engine.posting_lists import pack
 
 BM25_LIKE = Weighting(slope=0.9, norms=0.6 + 0.4 * np.arange(64) / 20)
@@ -88,6 +90,19 @@ def test_many_ranges(weighting: Weighting, most: int, cuts: tuple[int, ...]) -> 
             assert_equal(hits, collection.exhaustive(query, weighting, k))
         for query, hits in zip(queries, search_many(collection.segments, queries, weightings, k, masks), strict=True):
             assert_equal(hits, collection.exhaustive(query, weighting, k, mask))
+
+
+@pytest.mark.parametrize("weighting", [BM25_LIKE, LINEAR])
+def test_small_values_in_large_lists(weighting: Weighting) -> None:
+    """As learned weights are: one in ten is below 5, and the large list has it, too."""
+    collection, rng = Collection(8, 2 * RANGE_SIZE + 70, 12, 9), np.random.default_rng(9)
+    collection.values = np.where(collection.values, rng.integers(1, 41, collection.values.shape), 0)
+    segment = collection._segment(0, len(collection.codes))
+    assert len(segment.small) == 0
+    queries = random_queries(rng, 12, 10)
+    for k in (1, 10, 1000):
+        for query, hits in zip(queries, search_many([segment], queries, Weightings.pack([weighting]), k), strict=True):
+            assert_equal(hits, collection.exhaustive(query, weighting, k))
 
 
 def test_more_equal_documents_than_there_is_room_for_candidates() -> None:
@@ -218,8 +233,20 @@ def test_merged_segments_equal_a_segment_built_at_once(
     living = np.flatnonzero(alive)
     expected = build_rows([rows[d] for d in living], living)
     assert merge.numbers.tolist() == living.tolist()
+    assert merged_postings(merge, chunk) == postings_of(expected.small, expected.large)
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_merged_lists_of_one_kind_equal_those_of_a_segment_built_at_once(*, weights: bool) -> None:
+    """Terms that have small lists only or large ones only, in every segment."""
+    rng = np.random.default_rng(4)
+    rows = [{int(t): int(rng.integers(1, 5)) + 100 * weights for t in rng.integers(0, 30, 6)} for _ in range(40)]
+    alive = rng.random(40) < 0.7
+    merge = Merge.plan([build_rows(rows[a:z], np.arange(a, z)) for a, z in ((0, 15), (15, 40))], np.split(alive, [15]))
+    living = np.flatnonzero(alive)
+    expected = build_rows([rows[d] for d in living], living)
     for lists, wanted in ((merge.small, expected.small), (merge.large, expected.large)):
-        pieces, table = list(lists.pieces(chunk)), wanted.table()
+        pieces, table = list(lists.pieces(9)), wanted.table()
         for part, array in (("ranges", table.ranges), ("postings", wanted.postings), ("values", wanted.values)):
             joined = np.concatenate([getattr(p, part) for p in pieces]) if pieces else np.zeros(0)
             assert joined.tolist() == array.tolist()
@@ -227,6 +254,39 @@ def test_merged_segments_equal_a_segment_built_at_once(
         assert lists.terms.tolist() == table.terms.tolist()
         assert lists.block_starts.tolist() == table.block_starts.tolist()
         assert (starts.tolist(), lists.maxima.tolist()) == (table.starts.tolist(), wanted.maxima.tolist())
+
+
+def postings_of(*lists: PostingLists) -> list[tuple[int, int, float]]:
+    """All postings of some lists: terms, documents and values. Maxima are checked, too."""
+    found = []
+    for some in lists:
+        starts, documents, values = some.unpack(1 << 20)
+        some.check()
+        found += zip(np.repeat(some.terms, np.diff(starts)).tolist(), documents.tolist(), values.tolist(), strict=True)
+        if len(some.maxima):
+            assert some.maxima.tolist() == np.maximum.reduceat(values, starts[:-1]).tolist()
+    return sorted(found)
+
+
+def merged_postings(merge: Merge, chunk: int) -> list[tuple[int, int, float]]:
+    """What the merged lists hold, small and large ones together."""
+    both = []
+    for lists in (merge.small, merge.large):
+        pieces = list(lists.pieces(chunk))
+        parts = [np.concatenate([getattr(p, name) for p in pieces] or [[]]) for name in Piece._fields]
+        ranges, starts, postings, values = parts
+        table = BlockTable(
+            lists.terms, lists.block_starts, ranges.astype(np.uint16), np.append(starts, lists.size), lists.counts
+        )
+        both.append(
+            PostingLists(
+                ListDirectory.pack(table),
+                postings.astype(np.uint16),
+                values.astype(lists.value_type) if lists.has_values else np.zeros(0, np.uint8),
+                lists.maxima,
+            )
+        )
+    return postings_of(*both)
 
 
 def build_rows(rows: list[dict[int, int]], numbers: np.ndarray) -> Segment:
@@ -242,6 +302,17 @@ def test_rows_of_documents_come_back() -> None:
     rows: list[dict[int, int]] = [{3: 1, 9: 700}, {}, {9: 2}]
     ((pointers, terms, values),) = by_document(build_rows(rows, np.arange(3)))
     assert [dict(zip(terms[a:z].tolist(), values[a:z].tolist(), strict=True)) for a, z in pairwise(pointers)] == rows
+
+
+@pytest.mark.parametrize(
+    ("values", "small_count"), [([1, 9, 9, 9], 0), ([1, 2, 9, 9], 2), ([1, 9, 9], 1), ([0.5, 1], 1)]
+)
+def test_a_term_with_few_small_values_has_one_list(values: list[float], small_count: int) -> None:
+    kind = np.float32 if isinstance(values[0], float) else np.uint8
+    documents = np.arange(len(values), dtype=np.uint32)
+    small, large = pack(np.array([7]), np.array([0, len(values)]), documents, np.array(values, kind))
+    assert (len(small), len(large)) == (small_count, len(values) - small_count)
+    assert postings_of(small, large) == [(7, d, v) for d, v in enumerate(values)]
 
 
 def test_two_bytes_a_posting() -> None:

@@ -15,7 +15,9 @@ from conftest import Cli
 from scattered import Scattered
 from vizsla import BM25, Document, Index, Splitter, VizslaError
 from vizsla.backends import export_vectors
+from vizsla.engine import in_turns
 from vizsla.index import document_vectors, pools, verify
+from vizsla.models import parse_model
 
 
 @pytest.fixture
@@ -44,6 +46,65 @@ def test_a_collection_without_texts(folder: Path) -> None:
     assert verify(folder) == []
 
 
+@pytest.mark.parametrize(
+    "model", ["bm25", "bm25(query_norm=0.5)", "bm25-multifield", "bm25(analyzer=cjk) + 2 * bm25-wp"]
+)
+def test_many_queries_are_what_each_is_alone(folder: Path, model: str) -> None:
+    """Words that no document has, that occur twice or in another script, deleted documents, segments, and a filter."""
+    words = [
+        "dog",
+        "Dogs",
+        "barking",
+        "caf\u00e9",
+        "\u72ac\u5c0f\u5c4b",
+        "3.5",
+        "isn't",
+        "unheard",
+        "the",
+        "\U0001f415",
+        "\ud800",
+    ]
+    rng = np.random.default_rng(2)
+    with Index.create(folder, parse_model(model)) as index:
+        for first in (0, 60):
+            rows = [" ".join(words[i % 8] for i in rng.integers(0, 99, 6)) for _ in range(60)]
+            ids = [f"\u00fc{first + i}" if i % 9 == 0 else f"d{first + i}" for i in range(60)]
+            index.add(
+                [
+                    {"id": own, "title": text[:5], "text": text, "odd": len(text) % 2}
+                    for own, text in zip(ids, rows, strict=True)
+                ]
+            )
+            index.commit()
+        index.delete(["d7", "d61"])
+        index.commit()
+        queries = [" ".join(words[i] for i in rng.integers(0, len(words), n)) for n in rng.integers(0, 7, 70)]
+        for filter in (None, "odd = 1"):
+            for k in (1, 9, 200):
+                together = index.search_many(queries, k, filter, threads=3)
+                assert together == [index.search(query, k, filter) if query.strip() else [] for query in queries]
+                ranked = index.run({str(i): query for i, query in enumerate(queries)}, k, filter)
+                assert [list(ranking) for ranking in ranked.values()] == [
+                    list(zip(hits.ids, hits.scores, strict=True)) for hits in together
+                ]
+
+
+def test_turns_of_threads() -> None:
+    assert in_turns(str, range(100), 7) == list(map(str, range(100)))
+    begun = []
+
+    def call(i: int) -> int:
+        begun.append(i)
+        if i == 3:
+            raise VizslaError("three")
+        return len(in_turns(str, range(i), 4))  # turns in turns do not wait for each other for ever
+
+    assert in_turns(call, [1, 2] * 20, 4) == [1, 2] * 20
+    with pytest.raises(VizslaError, match="three"):
+        in_turns(call, [0, 1, 2, 3, *[4] * 10_000], 4)
+    assert len(begun) < 10_000
+
+
 def test_many_queries_in_threads(folder: Path) -> None:
     with Index.create(folder) as index:
         index.add([{"id": str(i), "text": f"common word{i % 10}"} for i in range(300)])
@@ -51,7 +112,7 @@ def test_many_queries_in_threads(folder: Path) -> None:
         queries = [f"common word{i}" for i in range(200)] + ["nothing-of-that-kind"]
         one = index.search_many(queries, 5, threads=1)
         assert index.search_many(queries, 5, threads=3) == one
-        assert one[7] == index.search(queries[7], 5)
+        assert one == [index.search(query, 5) for query in queries]
         assert one[-1] == []
         bare = index.search_many(queries, 5, documents=False)
         assert [[(h.id, h.score) for h in hits] for hits in bare] == [[(h.id, h.score) for h in hits] for hits in one]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vizsla.index.storage import stored_ids
-from vizsla.index.storage.stored_ids import DamagedTextsError, StoredIds, StoredTexts, ids_at
+from vizsla.index.storage.stored_ids import DamagedTextsError, PlainIds, StoredIds, StoredTexts, id_columns, ids_at
 
 COUNTING = st.tuples(
     st.sampled_from(["", "d", "d0", "d9", "é-", "5-0", "\n"]), st.integers(0, 120), st.integers(1, 9)
@@ -63,7 +63,12 @@ def test_ids_of_several_parts(parts: list[list[str]], places: list[int]) -> None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stored_ids, "SHORT", 2)
         stored = [StoredIds.of(StoredTexts.of(part)) for part in parts]
-    assert ids_at([(part, first, rows) for part, first in zip(stored, firsts, strict=False)]) == [ids[i] for i in rows]
+    read = [(part, first, rows) for part, first in zip(stored, firsts, strict=False)]
+    assert ids_at(read) == [ids[i] for i in rows]
+    bounds = [0, len(rows) // 3, len(rows) // 3, len(rows)]
+    assert [own.tolist() if isinstance(own, PlainIds) else own for own in id_columns(read, bounds)] == [
+        [ids[i] for i in rows[a:z]] for a, z in pairwise(bounds)
+    ]
     with pytest.raises(DamagedTextsError):
         ids_at([(stored[0], 0, np.array([0, len(parts[0])]))])
     with pytest.raises(DamagedTextsError):  # one row that two parts have, and one that none has
@@ -90,6 +95,10 @@ def test_damaged_arrays_are_noticed() -> None:
         StoredIds(texts, stored.runs, np.array([9], np.uint32)).find(StoredTexts.of(["d7"]))
     with pytest.raises(DamagedTextsError):
         stored.at(np.array([3000]))
+    no_text = StoredIds(StoredTexts(np.array([97, 255], np.uint8), np.ones(2, np.uint8), np.zeros(1, np.int64)))
+    assert no_text.at(np.array([0])) == ["a"]
+    with pytest.raises(DamagedTextsError):  # at once, not when somebody looks at the ids
+        id_columns([(no_text, 0, np.array([0, 1]))], [0, 2])
     with pytest.raises(DamagedTextsError):
         StoredIds(StoredTexts.of(["d"]), stored.runs, stored.order).at(np.array([1]))
     assert not StoredIds(StoredTexts.of(["d"]), stored.runs, stored.order).is_sound()

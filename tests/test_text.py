@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from vizsla import Analyzer, VizslaError
-from vizsla.text import TOKEN_FILTERS, WordPiece, analyzer_names, register_filter
+from vizsla.text import TOKEN_FILTERS, CountedTexts, WordPiece, analyzer_names, register_filter
 from vizsla.text.filters import snowball_languages
 from vizsla.text.tokenizers import TOKENIZERS
 from vizsla.text.words import word_classes
@@ -262,3 +263,17 @@ def test_a_broken_tokenizer_file_is_told(tmp_path: Path) -> None:
 
 def test_names_are_listed() -> None:
     assert {"lucene-english", "whitespace", "wordpiece", "cjk", "snowball-german"} <= set(analyzer_names())
+
+
+@given(
+    st.lists(
+        st.text(st.sampled_from("dogs' Barking 3.5 caf\u00e9 \u72ac\u5c0f\u5c4b \U0001f415 \u0e2b\u0e21\u0e32 \ud800")),
+        max_size=6,
+    )
+)
+def test_terms_that_kernels_count(texts: list[str]) -> None:
+    """The same terms, in the same order, as those of each text by itself."""
+    for name in ("lucene-english", "cjk", "standard | lower", "wordpiece"):
+        analyzer = Analyzer.parse(name)
+        counted = [list(row.items()) for row in CountedTexts.of(analyzer, texts)]
+        assert counted == [[(t, float(n)) for t, n in Counter(analyzer(text)).items()] for text in texts]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vizsla.engine.phrase_search import search_phrase
     from vizsla.engine.posting_lists import PostingLists
     from vizsla.engine.posting_vectors import MatchQuery, VectorPostings
-    from vizsla.engine.query import Query, TokenQuery
+    from vizsla.engine.query import Queries, Query, TokenQuery
     from vizsla.engine.residual_rows import ResidualCodec, ResidualRows, code_bytes, number_dtype
     from vizsla.engine.row_search import rows_with_a_score, rows_with_all, rows_with_any, search_rows
     from vizsla.engine.search import TopDocuments, search_among, search_many
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         in_order,
         in_threads,
         in_threads_by_size,
+        in_turns,
         pool,
         processors,
         submit,
@@ -86,6 +87,7 @@ _HOMES = {
     "PhrasePattern": "term_sequences",
     "Plaid": "vector_indexes",
     "PostingLists": "posting_lists",
+    "Queries": "query",
     "Query": "query",
     "ResidualCodec": "residual_rows",
     "ResidualRows": "residual_rows",
@@ -129,6 +131,7 @@ _HOMES = {
     "in_order": "threads",
     "in_threads": "threads",
     "in_threads_by_size": "threads",
+    "in_turns": "threads",
     "pool": "threads",
     "processors": "threads",
     "rows_with_a_score": "row_search",
@@ -165,6 +168,7 @@ __all__ = [
     "Plaid",
     "PostingLists",
     "PostingRows",
+    "Queries",
     "Query",
     "ResidualCodec",
     "ResidualRows",
@@ -203,6 +207,7 @@ __all__ = [
     "in_own_pages",
     "in_threads",
     "in_threads_by_size",
+    "in_turns",
     "learn_codec",
     "live_frequencies",
     "live_frequencies_without",

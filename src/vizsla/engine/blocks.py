@@ -109,8 +109,8 @@ def _choosing() -> Callable[..., Any]:
 
 
 _either: Any = intrinsic(_choosing, lambda condition, one, other: one if condition else other)
-"""`_either(condition, one, other)`: one of two numbers. LLVM is told that no processor can predict which, and makes no
-branch of it."""
+"""`_either(condition, one, other)`: `one` if the condition holds, else `other`. LLVM is told that the condition cannot
+be predicted, so that it chooses without a branch."""
 
 
 @njit

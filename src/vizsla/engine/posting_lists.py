@@ -1,6 +1,7 @@
 """Posting lists, packed: two bytes a posting or less, cut into blocks by document ranges.
 
-A term can have a *small* list, of values from 1 to 4, and a *large* one; a document is in one of the two. A block is
+A term can have a *small* list, of values from 1 to 4, and a *large* one; a document is in one of the two. Where few
+values are that small, as in learned weights, the large list has them all, so that a search reads one list. A block is
 the part of a list that belongs to one range, see `blocks.py`. The blocks of a term lie one after the other; a range
 without a posting has no block. `list_directory.py` says where they are.
 """
@@ -208,13 +209,28 @@ def _unpack_blocks(lists, wanted, size, memory, documents, values, counts):
     return at
 
 
+@njit
+def _fits(value):
+    """Whether a small list can hold a value."""
+    return 1 <= value <= MAX_SMALL and value == np.uint32(value)
+
+
+@njit
+def _has_small_list(values, a, z):
+    """Whether a term with the values[a:z] has a small list: if more than a quarter of them fit into one."""
+    count = 0
+    for x in range(a, z):
+        count += _fits(values[x])
+    return 4 * count > z - a
+
+
 @njit(*(f"const int64[:], const uint32[:], const {values}[:], bool, int64[:], int64[:]" for values in VALUE_TYPES))
 def _count(pointers, documents, values, small, lists, blocks):
     """How many postings and blocks of one kind each list has."""
     for t in range(pointers.size - 1):
-        doc_range = np.int64(-1)
+        doc_range, has_small = np.int64(-1), _has_small_list(values, pointers[t], pointers[t + 1])
         for x in range(pointers[t], pointers[t + 1]):
-            if (1 <= values[x] <= MAX_SMALL and values[x] == np.uint32(values[x])) == small:
+            if (has_small and _fits(values[x])) == small:
                 lists[t] += 1
                 w = np.int64(documents[x]) >> RANGE_BITS
                 blocks[t] += w != doc_range
@@ -230,9 +246,9 @@ def _count(pointers, documents, values, small, lists, blocks):
 def _pack(pointers, documents, values, small, ranges, starts, postings, out):
     at, block = 0, 0
     for t in range(pointers.size - 1):
-        doc_range = np.int64(-1)
+        doc_range, has_small = np.int64(-1), _has_small_list(values, pointers[t], pointers[t + 1])
         for x in range(pointers[t], pointers[t + 1]):
-            if (1 <= values[x] <= MAX_SMALL and values[x] == np.uint32(values[x])) == small:
+            if (has_small and _fits(values[x])) == small:
                 d = np.int64(documents[x])
                 if d >> RANGE_BITS != doc_range:
                     doc_range = d >> RANGE_BITS

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import numpy as np
 
 from vizsla.engine.ngram_scores import NgramQuery
 from vizsla.engine.posting_vectors import MatchQuery
+
+Terms = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""The terms of a query: their numbers, namespaces and weights."""
 
 
 class TokenQuery(NamedTuple):
@@ -43,6 +46,61 @@ class Query:
         return not (self.dense or self.tokens or self.matches or self.ngrams)
 
     @property
+    def row(self) -> Terms:
+        """The terms alone."""
+        return self.terms, self.spaces, self.weights
+
+    @property
     def vector_spaces(self) -> tuple[int, ...]:
         """The namespaces in which the query has a vector, or several, that every document is compared with."""
         return (*self.dense, *self.tokens)
+
+
+@dataclass(frozen=True, eq=False)
+class Queries(Sequence[Query]):
+    """Several queries with terms alone, end to end: the i-th has the terms from pointers[i] to pointers[i + 1].
+
+    >>> queries = Queries.of([(np.array([7]), np.zeros(1), np.ones(1)), (np.array([3, 9]), np.zeros(2), np.ones(2))])
+    >>> len(queries), queries[1].terms.tolist(), queries.pointers.tolist()
+    (2, [3, 9], [0, 1, 3])
+    """
+
+    pointers: np.ndarray
+    terms: np.ndarray
+    spaces: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Sequence[Terms]) -> Queries:
+        """Queries from their terms."""
+        if len(rows) == 1:
+            (terms, spaces, weights) = rows[0]
+            return cls(np.array([0, len(terms)]), np.ascontiguousarray(terms), spaces, weights)
+        terms, spaces, weights = map(np.concatenate, zip(*rows, strict=True))
+        return cls(np.cumsum([0, *(len(row[0]) for row in rows)]), terms, spaces, weights)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Queries]) -> Queries:
+        """The same queries in several namespaces as one: each has the terms of all parts, in their order."""
+        owners = [np.repeat(np.arange(len(part)), np.diff(part.pointers)) for part in parts]
+        order = np.argsort(np.concatenate(owners), kind="stable")
+        columns = zip(*((part.terms, part.spaces, part.weights) for part in parts), strict=True)
+        terms, spaces, weights = (np.concatenate(column)[order] for column in columns)
+        return cls(np.sum([part.pointers for part in parts], axis=0), terms, spaces, weights)
+
+    def __len__(self) -> int:
+        return len(self.pointers) - 1
+
+    def row(self, i: int) -> Terms:
+        """The terms of a query."""
+        a, z = self.pointers[i], self.pointers[i + 1]
+        return self.terms[a:z], self.spaces[a:z], self.weights[a:z]
+
+    @overload
+    def __getitem__(self, at: int) -> Query: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Query]: ...
+    def __getitem__(self, at: int | slice) -> Query | list[Query]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(len(self))[at]]
+        return Query(*self.row(range(len(self))[at]))

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
-from typing import NamedTuple
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from vizsla.engine.blocks import RANGE_SIZE
 from vizsla.engine.bounds import MAX_TERMS
 from vizsla.engine.dense import score_places, search_dense
 from vizsla.engine.exhaustive import RangeScratch, search_exhaustively
-from vizsla.engine.query import Query
+from vizsla.engine.query import Queries, Query
 from vizsla.engine.scores import Terms
 from vizsla.engine.segment import Segment
 from vizsla.engine.segment_list import SegmentList
@@ -40,7 +39,24 @@ def _are_positive(weights: np.ndarray) -> bool:
     return bool((weights >= SAFELY_POSITIVE).all() and (weights <= SAFELY_SMALL).all())
 
 
-@dataclass(frozen=True, eq=False)
+def _packed(queries: Sequence[Query]) -> Queries | None:
+    """Queries end to end; None if there are none, or if one has vectors."""
+    return Queries.of([q.row for q in queries]) if queries and all(q.is_plain for q in queries) else None
+
+
+def _can_be_bounded(queries: Queries) -> bool:
+    """Whether bounds work for all of the queries."""
+    weights = queries.weights.tolist()  # a list is looked through faster than a short array; a NaN makes the sum one
+    safe = not weights or (min(weights) >= SAFELY_POSITIVE and sum(weights) <= SAFELY_SMALL)
+    return safe and _longest(queries) <= MAX_TERMS
+
+
+def _longest(queries: Queries) -> int:
+    """How many terms the longest query has."""
+    return len(queries.terms) if len(queries.pointers) == 2 else int(np.diff(queries.pointers).max())
+
+
+@dataclass(slots=True, eq=False)
 class TopDocuments:
     """Insertion numbers and scores of documents, best first."""
 
@@ -54,49 +70,27 @@ class TopDocuments:
 _NOTHING = TopDocuments(np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
-class Queries(NamedTuple):
-    """Several queries for the kernels, end to end."""
-
-    pointers: np.ndarray
-    terms: np.ndarray
-    spaces: np.ndarray
-    weights: np.ndarray
-
-    @classmethod
-    def pack(cls, queries: Sequence[Query]) -> Queries:
-        if len(queries) == 1:
-            (only,) = queries
-            return cls(np.array([0, len(only.terms)]), np.ascontiguousarray(only.terms), only.spaces, only.weights)
-        return cls(
-            np.cumsum([0, *(len(q.terms) for q in queries)]),
-            np.concatenate([q.terms for q in queries]),
-            np.concatenate([q.spaces for q in queries]),
-            np.concatenate([q.weights for q in queries]),
-        )
-
-    @property
-    def longest(self) -> int:
-        """How many terms the longest query has."""
-        return len(self.terms) if len(self.pointers) == 2 else int(np.diff(self.pointers).max())
-
-
 def _search_batch(
-    segments: SegmentList, queries: Sequence[Query], weightings: Weightings, k: int, masks: Masks, expected: float
+    segments: SegmentList, queries: Queries, weightings: Weightings, k: int, masks: Masks, expected: float
 ) -> list[TopDocuments]:
     """The top k of some queries, in this thread."""
-    packed = Queries.pack(queries)
-    scores, places = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-    counts, stop = np.zeros(len(queries), np.int64), stopping.flag()
+    arrays = queries.pointers, queries.terms, queries.spaces, queries.weights
+    longest = _longest(queries)
+    size, stop = len(queries.pointers) - 1, stopping.flag()
+    scores, places = np.empty((size, k), np.float32), np.empty((size, k), np.int64)
+    counts = np.zeros(size, np.int64)
     prepared = segments.prepared(weightings, masks)
-    with prepared.scratch(k, packed.longest) as scratch:
+    with prepared.scratch(k, longest) as scratch:
         for segment in prepared.segments:
-            if not search_segment(*segment, *packed, expected, scratch.table, scores, places, counts, stop):
+            if not search_segment(*segment, *arrays, expected, scratch.table, scores, places, counts, stop):
                 raise failure()
-    if len(queries) == 1:
+    if size == 1:
         count = int(counts[0])
         return [TopDocuments(segments.numbers_at(places[0, :count]), scores[0, :count])]
-    found = counts.tolist()
-    return [TopDocuments(segments.numbers_at(p[:c]), s[:c]) for p, s, c in zip(places, scores, found, strict=True)]
+    filled = np.arange(k) < counts[:, np.newaxis]
+    numbers, kept = segments.numbers_at(places[filled]), scores[filled]
+    bounds = [0, *np.cumsum(counts).tolist()]
+    return [TopDocuments(numbers[a:z], kept[a:z]) for a, z in pairwise(bounds)]
 
 
 def _search_alone(segments: SegmentList, query: Query, weightings: Weightings, k: int, masks: Masks) -> TopDocuments:
@@ -137,8 +131,9 @@ def search_many(
     ordered = segments if isinstance(segments, SegmentList) else SegmentList(segments)
     allowed = masks if masks is not None and ordered.is_sorted else ordered.masks(masks)
     k = min(k, ordered.documents)
-    if len(queries) == 1 and not ((only := queries[0]).dense or only.tokens or only.matches or only.ngrams):
-        return [_search_plain(ordered, queries[0], weightings, k, allowed, expected)]
+    plain = queries if isinstance(queries, Queries) else _packed(queries)
+    if plain is not None and k and _can_be_bounded(plain):
+        return _search_batch(ordered, plain, weightings, k, allowed, expected)
     weights = np.concatenate([q.weights for q in queries]) if queries else np.zeros(0)
     if not np.isfinite(weights).all():
         raise ValueError(_NOT_FINITE)
@@ -159,24 +154,10 @@ def search_many(
         for i, (places, scores) in zip(dense, ranked, strict=True):
             results[i] = TopDocuments(ordered.numbers_at(places), scores)
     if pruned:
-        batch = _search_batch(ordered, [queries[i] for i in pruned], weightings, k, allowed, expected)
+        batch = _search_batch(ordered, Queries.of([queries[i].row for i in pruned]), weightings, k, allowed, expected)
         for i, top_documents in zip(pruned, batch, strict=True):
             results[i] = top_documents
     return results
-
-
-def _search_plain(
-    segments: SegmentList, query: Query, weightings: Weightings, k: int, masks: Masks, expected: float
-) -> TopDocuments:
-    """The top k of one query without vectors: a fast path for the most common search."""
-    weights = query.weights.tolist()
-    if not all(map(isfinite, weights)):
-        raise ValueError(_NOT_FINITE)
-    if k == 0 or not weights:
-        return _NOTHING
-    if min(weights) < SAFELY_POSITIVE or max(weights) > SAFELY_SMALL or len(weights) > MAX_TERMS:
-        return _search_alone(segments, query, weightings, k, masks)
-    return _search_batch(segments, [query], weightings, k, masks, expected)[0]
 
 
 def search_among(

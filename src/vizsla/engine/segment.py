@@ -72,9 +72,9 @@ class Segment:
     sizes: np.ndarray
     """[s, n] each document's length in each namespace, exactly: what statistics are counted from."""
     small: PostingLists
-    """Posting lists of the values 1 to 4."""
+    """Posting lists of the values 1 to 4: most counts."""
     large: PostingLists
-    """Posting lists of all other values: higher counts, learned weights."""
+    """Posting lists of any values: higher counts, learned weights."""
     dense: Mapping[int, VectorRows] = field(default_factory=dict)
     """[n, dimensions] the documents' vectors, by the places of the namespaces that have dense ones."""
     ann: Mapping[int, AnnIndex] = field(default_factory=dict)

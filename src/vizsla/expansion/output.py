@@ -46,7 +46,7 @@ class ExpansionSettings:
             raise VizslaError(f"a batch has 1 document or more, not {self.block}")
 
     def difference(self, other: ExpansionSettings) -> tuple[str, str] | None:
-        """The first difference, as two phrases (of this, of the other); None if there is none."""
+        """The first setting that differs, as described here and in the other settings; None if all are equal."""
         if self.digest != other.digest:
             if self.generator != other.generator:
                 return f"the generator {self.generator}", f"the generator {other.generator}"

@@ -32,8 +32,10 @@ from vizsla.models.model import MODELS, Component, Model, Part, Sum, component_f
 from vizsla.models.statistics import Statistics, average_length, check_scheme, decoded_lengths, encode_lengths
 from vizsla.runs.outline import DOCUMENT_TEXT
 from vizsla.spec import Registry, options_of, with_defaults
-from vizsla.text import Analyzer, Lexicon, Token
+from vizsla.text import Analyzer, CountedTexts, Lexicon, Token
 from vizsla.vectors import SparseVectors, Vocabulary
+
+_MANY = 4  # for so many texts kernels count faster than Python
 
 
 class Variant(NamedTuple):
@@ -134,9 +136,11 @@ class BM25(SparseComponent):
     def document_encoder(self) -> SparseDocumentEncoder:
         return _WordCountingEncoder(self) if self.counts_words else DocumentCounter(self)
 
-    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:  # noqa: ARG002
+    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> Sequence[dict[str, float]]:  # noqa: ARG002
         analyzer = self.analyzer
         assert isinstance(analyzer, Analyzer)
+        if len(texts) >= _MANY and not self.query_norm and analyzer.cuts is not None:
+            return CountedTexts.of(analyzer, texts)
         rows = list(map(counted, map(analyzer, texts)))
         return shortened(rows, self.query_norm) if self.query_norm else rows
 
@@ -254,7 +258,7 @@ class QueryExpander(ABC):
     @abstractmethod
     def query_terms(
         self, texts: Sequence[str], bm25: BM25, context: SearchContext | None = None
-    ) -> list[dict[str, float]]:
+    ) -> Sequence[dict[str, float]]:
         """The weighted terms of each query."""
 
     def reasons(self, text: str, bm25: BM25) -> dict[str, str]:  # noqa: ARG002 (networks give none)
@@ -317,7 +321,7 @@ class ExpandedBM25(SparseComponent):
     def document_encoder(self) -> SparseDocumentEncoder:
         return replace(self.bm25, namespace=self.namespace).document_encoder()
 
-    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:
+    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> Sequence[dict[str, float]]:
         rows = self.expander.query_terms(texts, self.bm25, context)
         if context is None or self.bm25.reads_every_document:
             return rows

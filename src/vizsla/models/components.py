@@ -217,7 +217,7 @@ class SparseComponent(Component):
         """An encoder of documents for an index."""
 
     @abstractmethod
-    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:
+    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> Sequence[dict[str, float]]:
         """The terms of each query and their weights, before idf.
 
         `context`: the collection that is searched, for models that look at documents first; None in memory.

@@ -76,7 +76,7 @@ class BM25OverCounts(SparseComponent):
     @abstractmethod
     def index_signature(self) -> tuple[Any, ...]: ...
 
-    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:
+    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> Sequence[dict[str, float]]:
         return self._bm25.query_terms(texts, context)
 
     def length_codes(self, lengths: np.ndarray) -> np.ndarray:

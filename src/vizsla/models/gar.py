@@ -56,7 +56,7 @@ class GAR(QueryExpander):
 
     def query_terms(
         self, texts: Sequence[str], bm25: BM25, context: SearchContext | None = None
-    ) -> list[dict[str, float]]:
+    ) -> Sequence[dict[str, float]]:
         """The terms of each question and of the text that was generated for it."""
         return bm25.query_terms(self.augmented(texts), context)
 

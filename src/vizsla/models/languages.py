@@ -68,7 +68,7 @@ class LanguageBM25(BM25):
     def document_encoder(self) -> SparseDocumentEncoder:
         return _OneLanguage(self)
 
-    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> list[dict[str, float]]:
+    def query_terms(self, texts: Sequence[str], context: SearchContext | None = None) -> Sequence[dict[str, float]]:
         rows = super().query_terms(texts)
         return rows if context is None else multiplied(rows, texts, self, context.statistics_of(self))
 

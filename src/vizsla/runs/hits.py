@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 T = TypeVar("T")
+Cell = TypeVar("Cell")
 _Row = tuple[int, float, str, int | None, int]  # rank, score, id, passage, and the number of the document in its source
 _SHOWN = 200  # characters of a text in a notebook
 
@@ -206,6 +207,13 @@ def check_max_tokens(value: object) -> int | None:
     return value
 
 
+class Column(Protocol[Cell]):
+    """The values of a column, which become a list when somebody looks at them: an array of numpy, for example."""
+
+    def tolist(self) -> list[Cell]:
+        """The values."""
+
+
 class _DocumentsOfHits:
     """A source with the documents of existing hits; a number is a position among the hits."""
 
@@ -219,18 +227,18 @@ class _DocumentsOfHits:
 class _Columns:
     """The columns of a ranking, and the documents that have been read: a source whose numbers are rows."""
 
-    __slots__ = ("_documents", "_numbers", "_source", "ids", "passages", "ranks", "scores", "spelling", "total")
+    __slots__ = ("_documents", "_ids", "_numbers", "_scores", "_source", "passages", "ranks", "spelling", "total")
 
     def __init__(
         self,
-        ids: list[str],
-        scores: list[float],
+        ids: list[str] | Column[str],
+        scores: list[float] | Column[float],
         ranks: Sequence[int],
         passages: Sequence[int | None] | None,
         numbers: Sequence[int] | np.ndarray,
         source: DocumentSource,
     ) -> None:
-        self.ids, self.scores, self.ranks, self.passages = ids, scores, ranks, passages
+        self._ids, self._scores, self.ranks, self.passages = ids, scores, ranks, passages
         self._numbers, self._source = numbers, source
         self._documents: dict[int, Document] = {}
         self.spelling: tuple[str | None, str | None] = (None, None)
@@ -241,6 +249,18 @@ class _Columns:
         """The columns of hits."""
         ids, scores, ranks = [hit.id for hit in hits], [hit.score for hit in hits], [hit.rank for hit in hits]
         return cls(ids, scores, ranks, [hit.passage for hit in hits], range(len(hits)), _DocumentsOfHits(hits))
+
+    @property
+    def ids(self) -> list[str]:
+        if not isinstance(self._ids, list):
+            self._ids = self._ids.tolist()
+        return self._ids
+
+    @property
+    def scores(self) -> list[float]:
+        if not isinstance(self._scores, list):
+            self._scores = self._scores.tolist()
+        return self._scores
 
     def document(self, number: int, doc_id: str) -> Document:
         """The document of a row, read at the first look."""
@@ -285,15 +305,15 @@ class Hits(Sequence[Hit]):
             columns, rows = hits._columns, hits._rows
         else:
             columns = _Columns.of(list(hits))
-            rows = range(len(columns.ids))
+            rows = range(len(columns.ranks))
         self._columns: _Columns = columns
         self._rows: range = rows
 
     @classmethod
     def from_columns(
         cls,
-        ids: list[str],
-        scores: list[float],
+        ids: list[str] | Column[str],
+        scores: list[float] | np.ndarray,
         numbers: Sequence[int] | np.ndarray | None = None,
         source: DocumentSource = NO_DOCUMENTS,
         *,
@@ -301,7 +321,7 @@ class Hits(Sequence[Hit]):
         passages: Sequence[int | None] | None = None,
         total: int | None = None,
     ) -> Hits:
-        """Hits from ids and scores, best first.
+        """Hits from ids and scores, best first: lists, or what becomes lists when somebody looks at it.
 
         `source` reads the documents, by their `numbers`, when they are accessed; by default the numbers are positions
         and documents have no content. `first`: the rank of the first hit. `passages`: the passage numbers, if any.
@@ -311,7 +331,9 @@ class Hits(Sequence[Hit]):
         >>> hits[0]["title"], hits[-1].rank, hits.scores
         ('Dogs', 12, [2.5, 1.5])
         """
-        count = len(ids)
+        count = len(scores)
+        if isinstance(ids, list) and len(ids) != count:
+            raise ValueError("hits need a score for every id")
         places, ranks = range(count), range(first, first + count)
         known = places if numbers is None else numbers
         columns = _Columns(ids, scores, ranks, passages, known, source)

@@ -8,13 +8,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vizsla.text.analyzer import Analyzer, analyzer_names
     from vizsla.text.filters import TOKEN_FILTERS, Token, TokenFilter, register_filter
-    from vizsla.text.lexicon import Lexicon
+    from vizsla.text.lexicon import CountedTexts, Lexicon
     from vizsla.text.tokenizers import WordPiece
     from vizsla.text.tokens import count_tokens
 
 _HOMES = {
     "TOKEN_FILTERS": "filters",
     "Analyzer": "analyzer",
+    "CountedTexts": "lexicon",
     "Lexicon": "lexicon",
     "Token": "filters",
     "TokenFilter": "filters",
@@ -27,6 +28,7 @@ _HOMES = {
 __all__ = [
     "TOKEN_FILTERS",
     "Analyzer",
+    "CountedTexts",
     "Lexicon",
     "Token",
     "TokenFilter",

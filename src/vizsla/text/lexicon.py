@@ -7,10 +7,12 @@ same time: none of them changes the tables, and new forms are added afterwards, 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, overload
 
 import numpy as np
 
@@ -27,6 +29,10 @@ _NONE = -2  # no character that the next one may be neighbour of
 _SHORT = 7  # characters of a form whose key is the form itself
 _HASH_SEED, _HASH_FACTOR = 0xCBF29CE484222325, 0x100000001B3  # FNV-1a, over code points
 _KEY_FACTOR = 0x9E3779B97F4A7C15
+
+
+_MAX_KEPT = 100_000  # words that a lexicon of queries has
+_MAX_LEXICONS = 16
 
 
 class TermAnalyzer(Protocol):
@@ -66,6 +72,11 @@ class Lexicon:
         self.table = TermTable()
         self.terms = self.table.terms
         self._forms = None if analyzer.cuts is None else _Forms(analyzer, self.table, analyzer.cuts)
+
+    @property
+    def size(self) -> int:
+        """How many words and terms it has met."""
+        return len(self.terms) + (0 if self._forms is None else self._forms.count)
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The term numbers of all texts in one array, and where each text's end in it."""
@@ -128,6 +139,54 @@ class Lexicon:
         return self.table.numbers(terms)
 
 
+@dataclass(frozen=True, eq=False)
+class CountedTexts(Sequence[dict[str, float]]):
+    """How often each term occurs in each text, in the order of first occurrence; kernels have counted them.
+
+    Text i has the terms numbers[pointers[i]:pointers[i + 1]] of the lexicon.
+
+    >>> from vizsla.text import Analyzer
+    >>> CountedTexts.of(Analyzer.parse("lucene-english"), ["A dog barks", "dogs eat dogs"])[1]
+    {'dog': 2.0, 'eat': 1.0}
+    """
+
+    lexicon: Lexicon
+    pointers: np.ndarray
+    numbers: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def of(cls, analyzer: TermAnalyzer, texts: Sequence[str]) -> CountedTexts:
+        """Count the terms of queries, with a lexicon that is kept, since queries share words."""
+        lexicon = _lexicons.get(id(analyzer))
+        if lexicon is None or lexicon.size > _MAX_KEPT:
+            if len(_lexicons) >= _MAX_LEXICONS:
+                _lexicons.clear()
+            lexicon = _lexicons[id(analyzer)] = Lexicon(analyzer)
+        return cls(lexicon, *lexicon.count(texts))
+
+    def __len__(self) -> int:
+        return len(self.pointers) - 1
+
+    @overload
+    def __getitem__(self, at: int) -> dict[str, float]: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[dict[str, float]]: ...
+    def __getitem__(self, at: int | slice) -> dict[str, float] | list[dict[str, float]]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(len(self))[at]]
+        i = range(len(self))[at]
+        a, z = self.pointers[i], self.pointers[i + 1]
+        terms = [self.lexicon.terms[n] for n in self.numbers[a:z].tolist()]
+        return dict(zip(terms, self.counts[a:z].astype(np.float64).tolist(), strict=True))
+
+
+_lexicons: dict[int, Lexicon] = {}
+"""Lexicons of queries by the id() of their analyzer, which they keep alive."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_lexicons.clear)  # another thread may have held the lock of one
+
+
 def _code_points(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Texts as code points, end to end, and where each begins and ends."""
     bounds = np.zeros(len(texts) + 1, np.int64)
@@ -171,6 +230,11 @@ class _Forms:
         self._pieces = np.zeros(1 << 15, np.int32)
         self._piece_ends = np.zeros((1 << 15) + 1, np.int64)
         self._most = 0
+
+    @property
+    def count(self) -> int:
+        """How many forms there are."""
+        return self._count
 
     def number(self, codes: np.ndarray, bounds: np.ndarray) -> tuple[scan.NumberedWords, np.ndarray]:
         """The words of texts as form numbers; new forms are added, so that the terms of all forms are known.

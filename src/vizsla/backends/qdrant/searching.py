@@ -475,7 +475,7 @@ class Context:
         reader = self._reader
         bound = reader.bind(component)
         (part,) = bound.sparse
-        encoded = [part_queries(bound, Query(*row)) for row in part.encode(queries)]
+        encoded = [part_queries(bound, query) for query in part.encode(queries)]
         condition = reader.translated(self._condition)
         top_k = TopK(reader.connection, reader.state.base, documents=True)
         found = top_k.search(encoded, reader.most(k), condition)

@@ -6,7 +6,7 @@ import json
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database
 from vizsla.index.storage.database import stored_contents
 from vizsla.index.storage.document_ids import SegmentIds, find_in_segments, find_passages
-from vizsla.index.storage.stored_ids import DamagedTextsError, ids_at
+from vizsla.index.storage.stored_ids import DamagedTextsError, PlainIds, id_columns, ids_at
 from vizsla.lazy import cached_property
 from vizsla.runs import Document
 
@@ -145,6 +145,17 @@ class DocumentStore:
             return []
         try:
             return ids_at([segment.rows_of(numbers) for segment in self._segments])
+        except DamagedTextsError:
+            raise database.damaged_segment(self._connection.path) from None
+
+    def id_columns(self, rankings: Sequence[np.ndarray]) -> list[PlainIds | list[str]]:
+        """The ids of several rankings of insertion numbers; they are read together."""
+        bounds = [0, *accumulate(map(len, rankings))]
+        if bounds[-1] == 0:
+            return [[] for _ in rankings]
+        numbers = rankings[0] if len(rankings) == 1 else np.concatenate(rankings)
+        try:
+            return id_columns([segment.rows_of(numbers) for segment in self._segments], bounds)
         except DamagedTextsError:
             raise database.damaged_segment(self._connection.path) from None
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine import MatchQuery, NgramQuery, Query, TokenQuery, Weighting, Weightings
+from vizsla.engine import MatchQuery, NgramQuery, Queries, Query, TokenQuery, Weighting, Weightings
 from vizsla.errors import VizslaError
 from vizsla.index.reading.terms import MAX_CACHED, NamespaceStatistics
 from vizsla.lazy import cached_property
@@ -28,11 +28,13 @@ from vizsla.models import (
     with_norm_of,
 )
 from vizsla.runs.outline import DOCUMENT_TEXT
+from vizsla.text import CountedTexts, Lexicon
 
 _MAX_CACHED_LANGUAGES = 64
 
 _Encoded = tuple[np.ndarray, np.ndarray, np.ndarray]
 _NO_TERMS: _Encoded = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+_NO_FACTORS = np.zeros(0)
 
 
 class _QueryVectors(NamedTuple):
@@ -55,6 +57,8 @@ class SparsePart:
 
     known: dict[str, tuple[int, float]] = field(default_factory=dict)
     """A cache of query terms: their numbers, -1 if no document has them, and the factors of their weights."""
+    _known_of: tuple[Lexicon, np.ndarray, np.ndarray] | None = None
+    """The same for all terms of a lexicon, as arrays."""
 
     def query_weights(self, queries: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
         """The final weights of each query's terms; terms that no document has are left out."""
@@ -67,18 +71,47 @@ class SparsePart:
             for query in queries
         ]
 
-    def encode(self, queries: Sequence[Mapping[str, float]]) -> list[_Encoded]:
-        """For each query, given as terms and their weights before idf: term numbers, namespaces and weights."""
+    def encode(self, queries: Sequence[Mapping[str, float]]) -> Queries:
+        """Queries, given as terms and their weights before idf, as numbers for the engine."""
         if type(self.component).query_weights is not SparseComponent.query_weights:
-            return [self.encode_weights(weights) for weights in self.query_weights(queries)]
+            return Queries.of([self.encode_weights(weights) for weights in self.query_weights(queries)])
+        if isinstance(queries, CountedTexts):
+            return self._encode_counted(queries)
         known, own = self._known_terms(queries), self.weight
-        rows = []
+        numbers: list[int] = []
+        weights: list[float] = []
+        pointers = [0]
         for query in queries:
-            found = [(*known[term], weight) for term, weight in query.items()]
-            numbers = np.array([number for number, _, _ in found if number >= 0], np.int64)
-            weights = np.array([own * (weight * factor) for number, factor, weight in found if number >= 0], np.float64)
-            rows.append((numbers, self._spaces(len(numbers)), weights))
-        return rows
+            for term, weight in query.items():
+                number, factor = known[term]
+                if number >= 0:
+                    numbers.append(number)
+                    weights.append(own * (weight * factor))
+            pointers.append(len(numbers))
+        spaces = self._spaces(len(numbers))
+        return Queries(np.array(pointers), np.array(numbers, np.int64), spaces, np.array(weights, np.float64))
+
+    def _encode_counted(self, queries: CountedTexts) -> Queries:
+        """The same for queries that kernels have counted: no term is looked at in Python."""
+        numbers, factors = self._known_numbers(queries.lexicon)
+        found = numbers[queries.numbers]
+        is_known = found >= 0
+        terms, factors = found[is_known], factors[queries.numbers[is_known]]
+        pointers = np.append(0, np.cumsum(is_known))[queries.pointers]
+        return Queries(pointers, terms, self._spaces(len(terms)), self.weight * (queries.counts[is_known] * factors))
+
+    def _known_numbers(self, lexicon: Lexicon) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers and the factors of all terms of a lexicon."""
+        of, numbers, factors = self._known_of or (lexicon, _NO_TERMS[0], _NO_FACTORS)
+        if of is not lexicon:
+            numbers, factors = _NO_TERMS[0], _NO_FACTORS
+        new = lexicon.terms[len(numbers) :]
+        if new:
+            known = self._known_terms([dict.fromkeys(new, 1.0)])
+            numbers = np.append(numbers, [known[term][0] for term in new])
+            factors = np.append(factors, [known[term][1] for term in new])
+            self.__dict__["_known_of"] = lexicon, numbers, factors  # another thread may do the same
+        return numbers, factors
 
     def _known_terms(self, queries: Sequence[Mapping[str, float]]) -> dict[str, tuple[int, float]]:
         """Numbers and factors of the terms of queries, and perhaps of others."""
@@ -245,17 +278,19 @@ class BoundModel:
         """The parts that find passages, and those that read whole documents."""
         return self.parts if self.documents is None else self.parts + self.documents.parts
 
-    def encode(self, texts: Sequence[str], context: SearchContext) -> list[Query]:
+    def encode(self, texts: Sequence[str], context: SearchContext) -> Sequence[Query]:
         """Queries as numbers for the engine; terms that no document has are left out."""
         sparse = []
         for part in self.sparse:
             sparse.append(part.encode(part.component.query_terms(texts, context)))  # noqa: PERF401 (a frame less)
+        if len(sparse) == 1:
+            (queries,) = sparse
+        else:
+            queries = Queries.joined(sparse) if sparse else Queries.of([_NO_TERMS] * len(texts))
         if not self.has_vectors:
-            rows = sparse[0] if len(sparse) == 1 else map(_joined, zip(*sparse, strict=True))
-            return [Query(*encoded) for encoded in rows]
-        encoded_terms = map(_joined, zip(*sparse, strict=True)) if sparse else [_NO_TERMS] * len(texts)
-        pairs = zip(encoded_terms, self._vectors(texts, context), strict=True)
-        return [Query(*encoded, v.dense, v.tokens, v.matches, v.ngrams) for encoded, v in pairs]
+            return queries
+        vectors = enumerate(self._vectors(texts, context))
+        return [Query(*queries.row(i), v.dense, v.tokens, v.matches, v.ngrams) for i, v in vectors]
 
     def encode_weighted(self, text: str, weights: Mapping[int, Mapping[str, float]], context: SearchContext) -> Query:
         """An encoded query, given the final weights of its terms, by the position of each sparse namespace.

@@ -52,7 +52,7 @@ def scalars_of(value: Any) -> list[Scalar]:
 
 
 def value_at(content: Mapping[str, Any], path: Path) -> Any:
-    """The value of a field by its path of keys; `ABSENT` if there is none, which is not null."""
+    """The value of a field by its path of keys; `ABSENT`, not None, if the field is missing."""
     value: Any = content
     for key in path:
         if not isinstance(value, Mapping) or key not in value:

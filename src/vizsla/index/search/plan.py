@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
 from vizsla.datasets import document_of, passage_of
-from vizsla.engine import Plaid, Query, TopDocuments, VectorIndex, processors
+from vizsla.engine import Plaid, Query, TopDocuments, VectorIndex, in_turns, processors
 from vizsla.errors import UnknownNameError, UnsupportedError, VizslaError, kind_of
 from vizsla.index.reading.documents import DocumentStore
 from vizsla.index.search.bound_model import BoundModel, TokenPart
@@ -28,10 +28,11 @@ from vizsla.runs import NO_DOCUMENTS, DocumentSource, Filter, FilterLike, Hits, 
 from vizsla.runs.hits import check_max_tokens, check_total, check_typos
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_queries, ranking_of
-from vizsla.stopping import carried
 
 T = TypeVar("T")
-BATCH_SIZE = 64  # queries that go to a thread together
+BATCH_SIZE = 128  # queries that are searched together at most
+_LEAST = 16  # what is done once for each batch would take too long for fewer
+_MOST_RESULTS = 1 << 20  # of a batch
 DENSE_BATCH_SIZE = 512  # one product of matrices uses all processors by itself
 _SUM = Combination("sum")
 _MAX_PLANS = 64
@@ -263,14 +264,16 @@ class Search:
     def _in_threads(self, search: Callable[[Sequence[str]], list[T]], queries: Sequence[str]) -> list[T]:
         """What a search gives for all queries, batch by batch, in their order."""
         multiplies = self.bound.has_vectors
-        size = DENSE_BATCH_SIZE if multiplies else BATCH_SIZE
+        size = DENSE_BATCH_SIZE if multiplies else self._batch_size(len(queries))
         batches = [queries[a : a + size] for a in range(0, len(queries), size)]
-        if self.threads == 1 or multiplies or len(batches) <= 1:
-            found = [search(batch) for batch in batches]
-        else:
-            with ThreadPoolExecutor(self.threads) as pool:
-                found = list(pool.map(carried(search), batches))
+        found = in_turns(search, batches, 1 if multiplies else self.threads)
         return [result for batch in found for result in batch]
+
+    def _batch_size(self, queries: int) -> int:
+        """How many queries are searched together; threads get equally many batches, unless these become too small."""
+        most = max(min(BATCH_SIZE, _MOST_RESULTS // self.k), 1)
+        rounds = -(-queries // (most * self.threads))
+        return min(max(-(-queries // max(rounds * self.threads, 1)), _LEAST), most)
 
     def _counted(self, texts: Sequence[str], documents: bool) -> list[Hits]:
         """The hits of queries, with their totals where these are asked for, or known without counting."""
@@ -391,8 +394,10 @@ class Search:
         snapshot = self.searcher.snapshot
         if snapshot.splitter is not None:
             return [ranking_of(hits) for hits in self._hits(texts, documents=False)]
-        ids_of = snapshot.documents.ids_of
-        return [Ranking(ids_of(top.numbers), top.scores) for top in self._found(texts)]
+        found = self._found(texts)
+        ids = snapshot.documents.ids_of(np.concatenate([top.numbers for top in found]))
+        bounds = pairwise(accumulate(map(len, found), initial=0))
+        return [Ranking(ids[a:z], top.scores) for top, (a, z) in zip(found, bounds, strict=True)]
 
     def top_k(self, queries: Sequence[Query], k: int) -> list[TopDocuments]:
         """The best k documents of encoded queries."""
@@ -522,23 +527,11 @@ def hits_of(
 
     Without `documents` they have none. `first`: the rank of the first. `below`: fewer hits than this are all.
     """
-    if len(found) == 1 and documents:  # a fast path for the most common search
-        (top,) = found
-        numbers = top.numbers
-        ids, scores = store.ids_of(numbers), top.scores.tolist()
-        total = len(ids) if len(ids) < below else None
-        return [Hits.from_columns(ids, scores, numbers, store.found([numbers]), first=first, total=total)]
-    sources = _sources(store, [top.numbers for top in found]) if documents else [NO_DOCUMENTS] * len(found)
+    numbers = [top.numbers for top in found]
+    sources = _sources(store, numbers) if documents else [NO_DOCUMENTS] * len(found)
     return [
-        Hits.from_columns(
-            store.ids_of(top.numbers),
-            top.scores.tolist(),
-            top.numbers,
-            source,
-            first=first,
-            total=len(top.numbers) if len(top.numbers) < below else None,
-        )
-        for top, source in zip(found, sources, strict=True)
+        Hits.from_columns(ids, top.scores, rows, source, first=first, total=len(rows) if len(rows) < below else None)
+        for top, rows, ids, source in zip(found, numbers, store.id_columns(numbers), sources, strict=True)
     ]
 
 

@@ -99,7 +99,7 @@ class Searcher:
         """What a model may look at while it encodes queries: the documents that pass the filter."""
         return _Context(self, condition)
 
-    def encode(self, texts: Sequence[str], bound: BoundModel, condition: Filter | None = None) -> list[Query]:
+    def encode(self, texts: Sequence[str], bound: BoundModel, condition: Filter | None = None) -> Sequence[Query]:
         """Queries as numbers for the engine; a query that is expanded from documents uses those that pass a filter."""
         try:
             return bound.encode(texts, _Context(self, condition))
@@ -249,8 +249,7 @@ class _Context(NamedTuple):
         bound = self.searcher.bind(component)
         (part,) = bound.parts
         assert isinstance(part, SparsePart)
-        encoded = [Query(*row) for row in part.encode(queries)]
-        found = self.searcher.top_k(encoded, bound, k, self.condition)
+        found = self.searcher.top_k(part.encode(queries), bound, k, self.condition)
         return [dict(zip(hits.numbers.tolist(), hits.scores.tolist(), strict=True)) for hits in found]
 
     def contents(self, numbers: Sequence[int]) -> dict[int, Mapping[str, Any]]:

@@ -388,7 +388,7 @@ class WordQuery:
         if len(parts) == 1 and isinstance(parts[0], SparsePart) and isinstance(parts[0].component, BM25):
             counts, expanded = self._counts_in(parts[0])
             if not expanded:  # a shortcut with the same result as below
-                return Query(*parts[0].encode([counts])[0])
+                return parts[0].encode([counts])[0]
         weights = {s: own.weights for s, own in self.weights.items()}
         return self._bound.encode_weighted(self.plain_text, weights, self._searcher.context(self._condition))
 

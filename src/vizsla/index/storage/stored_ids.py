@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +30,7 @@ SHORT = 1024
 """Up to this many ids are stored one by one, and are sorted when an id is first looked up."""
 _PLACE_BITS = 12
 _DIGITS = 18
+_LAST_ASCII = 127
 _END = 10  # a line break stands between ids that are read together
 
 
@@ -258,7 +261,7 @@ class StoredIds:
         """The ids of some rows one by one, as arrays."""
         if self.runs is None:
             return self.texts.take(rows)
-        joined, (_, ends, _), _ = _read([(self, 0, rows.astype(np.int64, copy=False))])
+        joined, ends, _ = _read([(self, 0, rows.astype(np.int64, copy=False))])
         kept = np.ones(len(joined), np.bool_)
         kept[ends - 1] = False  # the line breaks
         return StoredTexts.packed(joined[kept], np.diff(ends, prepend=0) - 1)
@@ -284,25 +287,51 @@ def ids_at(parts: Sequence[Rows]) -> list[str]:
     >>> ids_at([(dogs, 0, rows), (cats, 3, rows)])
     ['dog2', 'cat1', 'dog0']
     """
-    joined, measured, breaks = _read(parts)
-    if len(joined) == 0:
-        return []
+    joined, ends, is_plain = _read(parts)
+    return PlainIds(joined).tolist() if is_plain else _decoded(joined, ends)
+
+
+class PlainIds(NamedTuple):
+    """Ids in ASCII; they become texts when somebody looks at them."""
+
+    joined: np.ndarray
+    """Their characters, with a line break after each id."""
+
+    def tolist(self) -> list[str]:
+        """The ids as texts."""
+        return str(self.joined.data[:-1], "ascii").split("\n") if len(self.joined) else []
+
+
+def id_columns(parts: Sequence[Rows], bounds: Sequence[int]) -> list[PlainIds | list[str]]:
+    """As `ids_at`, the ids of several rankings: the i-th has the rows from bounds[i] to bounds[i + 1].
+
+    >>> dogs = StoredIds.of(StoredTexts.of(["dog0", "dog1", "dog2"]))
+    >>> [ids.tolist() for ids in id_columns([(dogs, 0, np.array([2, 0, 1]))], [0, 2, 3])]
+    [['dog2', 'dog0'], ['dog1']]
+    """
+    joined, ends, is_plain = _read(parts)
+    if is_plain:
+        cuts = [int(ends[bound - 1]) if bound else 0 for bound in bounds]
+        return [PlainIds(joined[a:z]) for a, z in pairwise(cuts)]
+    texts = _decoded(joined, ends)
+    return [texts[a:z] for a, z in pairwise(bounds)]
+
+
+def _decoded(joined: np.ndarray, ends: np.ndarray) -> list[str]:
+    """Ids in any script, perhaps with line breaks inside."""
+    data = joined.tobytes()
     try:
-        if breaks == 0:
-            return str(joined.data[:-1], "utf-8").split("\n")
-        data, ends = joined.tobytes(), (measured[1] - 1).tolist()
-        return [data[a:z].decode() for a, z in zip([0, *(z + 1 for z in ends)], ends, strict=False)]
+        return [data[a : z - 1].decode() for a, z in pairwise([0, *ends.tolist()])]
     except UnicodeDecodeError:
         raise DamagedTextsError from None
 
 
-def _read(parts: Sequence[Rows]) -> tuple[np.ndarray, np.ndarray, int]:
-    """The ids of rows with a line break after each, how they were measured, and the line breaks inside of ids."""
+def _read(parts: Sequence[Rows]) -> tuple[np.ndarray, np.ndarray, bool]:
+    """The ids of rows with a line break after each, where each ends, and whether they are ASCII in one line each."""
     count = len(parts[0][2])
-    measured, missing, breaks = np.zeros((3, count), np.int64), count, 0
-    parts = [(ids, first, np.ascontiguousarray(rows)) for ids, first, rows in parts]
+    measured, missing, others = np.zeros((3, count), np.int64), count, 0
     for ids, first, rows in parts:
-        found = _measure(*ids.arrays, first, rows, measured)
+        found = _measure(*ids.arrays, first, np.ascontiguousarray(rows), measured)
         if found < 0:
             raise DamagedTextsError
         missing -= found
@@ -310,11 +339,11 @@ def _read(parts: Sequence[Rows]) -> tuple[np.ndarray, np.ndarray, int]:
         raise DamagedTextsError
     joined = np.empty(_add_up(measured), np.uint8)
     for ids, first, rows in parts:
-        inside = _gather(ids.arrays[0], ids.arrays[-1], first, rows, measured, joined)
+        inside = _gather(ids.arrays[0], ids.arrays[-1], first, np.ascontiguousarray(rows), measured, joined)
         if inside < 0:
             raise DamagedTextsError
-        breaks += inside
-    return joined, measured, breaks
+        others += inside
+    return joined, measured[1], others == 0
 
 
 class _Keys:
@@ -539,10 +568,10 @@ def _add_up(measured):
 def _gather(data, count, first, rows, measured, out):
     """Put the measured ids of those rows that are here into `out`, with a line break after each.
 
-    `measured[1]`: where each ends in `out`, its line break included. Returns the line breaks inside of ids, -1 if there
-    is damage.
+    `measured[1]`: where each ends in `out`, its line break included. Returns how many characters of ids are no ASCII or
+    are line breaks, -1 if there is damage.
     """
-    breaks = 0
+    others = 0
     for x in range(rows.size):
         if rows[x] < first or rows[x] - first >= count:
             continue
@@ -554,13 +583,13 @@ def _gather(data, count, first, rows, measured, out):
             return -1
         for to in range(at, end):
             out[to] = data[place]
-            breaks += data[place] == _END
+            others += data[place] == _END or data[place] > _LAST_ASCII
             place += 1
         for to in range(last - 1, end - 1, -1):
             out[to] = 48 + number % 10
             number //= 10
         out[last] = _END
-    return breaks
+    return others
 
 
 @njit(
