@@ -149,8 +149,8 @@ def in_nine_digits(values: np.ndarray) -> np.ndarray:
 
     Otherwise most texts have 17 digits or more, which takes longer to send and to read.
 
-    >>> in_nine_digits(np.array([0.1, 3, -0.7], np.float32)).tolist(), np.float32(0.1).item()
-    ([0.1, 3.0, -0.7], 0.10000000149011612)
+    >>> np.float32(0.1).item(), in_nine_digits(np.array([0.1, 3], np.float32)).tolist()
+    (0.10000000149011612, [0.100000001, 3.0])
     """
     wide = values.astype(np.float64)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
