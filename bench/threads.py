@@ -1,10 +1,14 @@
 """How many queries a second threads answer, beside processes: `search_many` by itself, and `search` called by threads.
 
-    python bench/threads.py INDEX QUERIES.jsonl [--k 10] [--asked 400] [--rounds 7] [--out results.json]
+    python bench/threads.py INDEX QUERIES.jsonl [--k 10] [--asked 2000] [--rounds 7] [--asleep 200] [--out results.json]
 
 All ways take turns within a round, so that what disturbs the machine disturbs all alike; figures are medians. Each
 number of threads is held to as many times what one thread answers, and to as many independent processes that answer
 with `search`: no thread can do better than them.
+
+With `--asleep` the engine's kernel does not search: it sleeps so many microseconds for each query, without the GIL, and
+gives any documents. So a machine with few cores shows what the GIL leaves of many. All else is as ever, and shares
+the cores that there are, so the figures are lower than those of a machine with many.
 """
 
 from __future__ import annotations
@@ -20,15 +24,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from vizsla import Index
 from vizsla.datasets import read_queries
+from vizsla.engine import search_many
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-THREADS = tuple(count for count in (1, 2, 4, 8, 16, 32) if count <= max(2, CORES))
-WAYS = ("search_many", "search", "search in processes")
+COUNTS = (1, 2, 4, 8, 16, 32)
+THREADS = tuple(count for count in COUNTS if count <= max(2, CORES))
+WAYS = ("search_many", "search_many, ids read", "search", "search in processes")
 Rates = dict[str, dict[int, float]]
 
 
@@ -95,28 +102,55 @@ def processes(count: int) -> Iterator[Callable[[int], float]]:
 def measure(o: argparse.Namespace) -> Rates:
     """Queries a second of each way, by the number of threads or processes."""
     queries = questions(o)
-    found: dict[tuple[str, int], list[float]] = {(way, count): [] for way in WAYS for count in THREADS}
-    with Index.open(o.index) as index, processes(THREADS[-1]) as answers:
+    ways, counts = (WAYS[:-1], COUNTS[:-1]) if o.asleep else (WAYS, THREADS)
+    found: dict[tuple[str, int], list[float]] = {(way, count): [] for way in ways for count in counts}
+    with Index.open(o.index) as index, processes(0 if o.asleep else counts[-1]) as answers:
 
         def one_by_one(own: list[str]) -> None:
             for query in own:
                 index.search(query, k=o.k)
 
+        def together(count: int) -> None:
+            index.search_many(queries, o.k, threads=count)
+
+        def with_ids(count: int) -> None:
+            for hits in index.search_many(queries, o.k, threads=count):
+                _ = hits.ids, hits.scores
+
+        one_by_one(queries)
+        if o.asleep:
+            fall_asleep(o.asleep * 1e-6, len(index))
         for turn in range(o.rounds + 1):
-            for count in THREADS:
-                rates = (
-                    len(queries) / timed(lambda count=count: index.search_many(queries, o.k, threads=count)),  # type: ignore[misc]
-                    count * len(queries) / in_threads(one_by_one, [*queries] * count, count),
-                    count * len(queries) / answers(count),
-                )
-                for way, rate in zip(WAYS, rates, strict=True):
+            for count in counts:
+                seconds = {
+                    "search_many": lambda count=count: timed(together, count),
+                    "search_many, ids read": lambda count=count: timed(with_ids, count),
+                    "search": lambda count=count: in_threads(one_by_one, queries, count),
+                    "search in processes": lambda count=count: answers(count) / count,
+                }
+                for way in ways:
+                    rate = len(queries) / seconds[way]()
                     found[way, count].extend([rate] if turn else [])  # the first round warms up
-    return {way: {count: float(np.median(found[way, count])) for count in THREADS} for way in WAYS}
+    return {way: {count: float(np.median(found[way, count])) for count in counts} for way in ways}
 
 
-def timed(work: Callable[[], object]) -> float:
+def fall_asleep(seconds: float, documents: int) -> None:
+    """Let the engine sleep so long for each query instead of searching."""
+
+    def sleep(*arguments: Any) -> bool:
+        (_, _, (_, first), pointers, *_, scores, places, counts, _) = arguments
+        if first == 0:  # once, not for each segment
+            time.sleep((len(pointers) - 1) * seconds)
+            places[:] = np.arange(places.size).reshape(places.shape) % documents
+            scores[:], counts[:] = 1, places.shape[1]
+        return True
+
+    sys.modules[search_many.__module__].search_segment = sleep  # type: ignore[attr-defined]
+
+
+def timed(work: Callable[[int], object], count: int) -> float:
     started = time.perf_counter()
-    work()
+    work(count)
     return time.perf_counter() - started
 
 
@@ -129,8 +163,9 @@ def main() -> None:
     parser.add_argument("index", type=Path)
     parser.add_argument("queries", type=Path)
     parser.add_argument("--k", type=int, default=10)
-    parser.add_argument("--asked", type=int, default=400)
+    parser.add_argument("--asked", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--asleep", type=float, help="microseconds that each query sleeps instead of being searched")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     o = parser.parse_args()
@@ -141,8 +176,9 @@ def main() -> None:
     print(f"| k = {o.k} | threads or processes | queries a second | of linear | of processes |\n|---|---|---|---|---|")
     for way, by_count in rates.items():
         for count, rate in by_count.items():
-            most = rates[WAYS[-1]][count]
-            print(f"| {way} | {count} | {rate:,.0f} | {rate / (count * by_count[1]):.2f} | {rate / most:.2f} |")
+            most = rates.get(WAYS[-1], {}).get(count)
+            of_processes = f"{rate / most:.2f}" if most else ""
+            print(f"| {way} | {count} | {rate:,.0f} | {rate / (count * by_count[1]):.2f} | {of_processes} |")
     if o.out:
         o.out.write_text(json.dumps(rates) + "\n")
 

@@ -116,6 +116,31 @@ def test_an_index_is_the_same_for_any_number_of_threads(
         assert index.search(f"onlyb{COUNT}").ids == [f"d{COUNT * (1 + COUNT % 3)}-{COUNT}"]
 
 
+def test_a_compacted_index_is_the_same_for_any_memory(
+    tmp_path: Path, corpora: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory decides where segments end, and when terms are forgotten; they get the same numbers again."""
+    use(monkeypatch, 2)
+    begin, lexicons = analysis.Analyst._begin, [0]
+
+    def counted(analyst: analysis.Analyst) -> None:
+        lexicons[0] += 1
+        begin(analyst)
+
+    monkeypatch.setattr(analysis.Analyst, "_begin", counted)
+    built, begun = {}, {}
+    for memory in (1, 1 << 22, 1 << 28):
+        path, lexicons[0] = tmp_path / str(memory), 0
+        model = "bm25 + bm25(analyzer=whitespace, namespace=plain)"
+        with Index.create(path, model, memory=memory, store=False) as index, index.writer() as writer:
+            for corpus in corpora:
+                writer.add(Source.find(corpus).raw_lines() or (), workers=2)
+            writer.compact()
+        built[memory], begun[memory] = content(path), lexicons[0]
+    assert begun[1] > begun[1 << 22] > begun[1 << 28] == len(corpora)
+    assert built[1] == built[1 << 22] == built[1 << 28]
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 @pytest.mark.parametrize("sizes", [[0], [5], [0, 0, 7, 0], [1, 1, 1, 90, 1, 1], list(range(20))])
 def test_ranges_of_about_the_same_size_hold_all_items(sizes: list[int], threads: int) -> None:

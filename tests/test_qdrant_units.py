@@ -31,7 +31,7 @@ from vizsla.backends.qdrant.connection import (
     query_batch,
 )
 from vizsla.backends.qdrant.layout import STATE_ID
-from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint
+from vizsla.backends.qdrant.points import BatchNumbers, PointEncoder, StoredPoint, in_nine_digits
 from vizsla.backends.qdrant.searching import FoundDocuments, Pending, is_complete, ordered, payload_filter
 from vizsla.backends.qdrant.state import CollectionState, NamespaceState
 from vizsla.backends.qdrant.writer import Staging
@@ -204,6 +204,17 @@ def test_counts_come_back_from_points(
     found = dict(zip(stored.terms.tolist(), values.tolist(), strict=True))
     assert found == {numbers[f"w{i}"]: count for i, count in enumerate(counts)}
     assert (stored.doc_id, stored.number, stored.content) == ("1", 5, {"text": text})
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False)))
+def test_numbers_of_nine_digits_mean_the_same_32_bits(numbers: list[float]) -> None:
+    given = np.array(numbers, np.float32)
+    short = in_nine_digits(given)
+    assert short.dtype == np.float64
+    assert short.astype(np.float32).tobytes() == given.tobytes()
+    for number in short.tolist():
+        digits = repr(number).lower().partition("e")[0].replace(".", "").strip("-0")
+        assert len(digits) <= 9 or abs(number) < 1e-13 or abs(number) >= 1e9
 
 
 @given(st.lists(st.integers(0, 300), max_size=60), st.integers(100, 3000), st.integers(1, 20))

@@ -242,7 +242,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 
 # Writing an index
 
-Memory = Annotated[str, typer.Option("--memory", metavar="SIZE", help="About how much memory to use, as in 512MB.")]
+Memory = Annotated[str, typer.Option("--memory", metavar="SIZE", help="How much memory to use, 128MB or more.")]
 Workers = Annotated[
     int | None,
     typer.Option(

@@ -19,8 +19,8 @@ from vizsla.lazy import cached_property
 from vizsla.plain_data import parse_json
 from vizsla.runs.documents import Document, FieldNames, Origin
 
-RAW_LINES = 2000
-RAW_BYTES = 4_000_000
+RAW_LINES = 1000
+RAW_BYTES = 1_000_000
 _CHUNK = 1 << 22
 _MARK = b"\xef\xbb\xbf"  # a file may begin with it
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode

@@ -8,7 +8,7 @@ from vizsla.lazy import lazy_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vizsla.engine.ann import AnnIndex, build_ann_index, check_gpu, faiss_for
-    from vizsla.engine.arrays import DamagedSegmentError, in_own_pages
+    from vizsla.engine.arrays import DamagedSegmentError, give_back_memory, in_own_pages
     from vizsla.engine.collection_ngrams import CollectionNgrams
     from vizsla.engine.deletions import live_frequencies, live_frequencies_without
     from vizsla.engine.edit_distance import WordList
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from vizsla.engine.weighting import Weighting, Weightings
 
 _HOMES = {
+    "give_back_memory": "arrays",
     "in_own_pages": "arrays",
     "BREAK": "term_sequences",
     "HOLE": "term_sequences",
@@ -201,6 +202,7 @@ __all__ = [
     "faiss_for",
     "finish_all",
     "fits_a_segment",
+    "give_back_memory",
     "in_order",
     "in_own_pages",
     "in_threads",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import mmap
 import os
@@ -49,6 +50,13 @@ def in_own_pages(count: int, dtype: np.dtype | type[np.generic]) -> np.ndarray:
         return np.empty(count, dtype)
     options = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if os.name == "posix" else {}
     return np.frombuffer(mmap.mmap(-1, size, **options), dtype)
+
+
+def give_back_memory() -> None:
+    """Give the system the memory back that malloc keeps though nobody uses it, where the C library can (glibc)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:
+        trim(0)
 
 
 def distinct(numbers: np.ndarray) -> np.ndarray:

@@ -56,7 +56,7 @@ def _longest(queries: Queries) -> int:
     return len(queries.terms) if len(queries.pointers) == 2 else int(np.diff(queries.pointers).max())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class TopDocuments:
     """Insertion numbers and scores of documents, best first."""
 

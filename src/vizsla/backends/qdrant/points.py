@@ -17,13 +17,14 @@ from vizsla.backends.qdrant.state import CollectionState
 from vizsla.engine import Weighting
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.writing.analysis import AnalysedBatch
-from vizsla.index.writing.namespaces import DenseBatch, SparseBatch, TokenBatch
+from vizsla.index.writing.namespaces import DenseBatch, NamespaceBatch, SparseBatch, TokenBatch
 from vizsla.models import Component, Model, SparseComponent, Statistics
 from vizsla.plain_data import parse_json
 from vizsla.runs import Document
 
 _MAX_WHOLE = 1 << 64  # integers below this are stored exactly by a server
 _LONG_NUMBER = re.compile(r"\d{19}")
+_POWERS = 10.0 ** np.arange(23)  # those that 64 bits hold exactly
 
 
 class BatchNumbers:
@@ -65,69 +66,99 @@ class PointEncoder:
         self._components = [part.component for part in model.parts]
         self._statistics = statistics
 
-    def points(self, batch: AnalysedBatch, first: int, numbers: Sequence[np.ndarray]) -> list[Json]:
-        """The points of a batch, as requests have them.
+    def points(self, batch: AnalysedBatch, first: int, numbers: Sequence[np.ndarray]) -> Iterator[Json]:
+        """The points of a batch, as requests have them; each is made when it is its turn.
 
         `first`: the insertion number of its first document. `numbers`: by namespace those of its postings' terms, see
-        `BatchNumbers`.
+        `BatchNumbers`. Vectors that cannot be stored are refused at once.
         """
-        vectors: list[dict[str, Any]] = [{} for _ in batch.stored]
-        counts: list[dict[str, float]] = [{} for _ in batch.stored]
-        terms: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in batch.stored]
-        for component, rows, own in zip(self._components, batch.namespaces, numbers, strict=True):
-            if isinstance(rows, SparseBatch):
-                assert isinstance(component, SparseComponent)
-                self._weigh(component, rows, own, terms, counts)
-            elif isinstance(rows, DenseBatch):
-                for row in np.flatnonzero(rows.lengths).tolist():
-                    vectors[row][vector_name(component)] = rows.vectors[row].tolist()
-            else:
-                assert isinstance(rows, TokenBatch)
-                for row in np.flatnonzero(np.diff(rows.starts)).tolist():
-                    vectors[row][vector_name(component)] = rows.vectors[
-                        rows.starts[row] : rows.starts[row + 1]
-                    ].tolist()
-        for vector, some in zip(vectors, terms, strict=True):
-            if some:
-                indices, values = map(np.concatenate, zip(*some, strict=True))
-                vector[SPARSE] = {"indices": indices.tolist(), "values": values.tolist()}
+        counts: dict[int, dict[str, float]] = {}
+        adders = [
+            self._terms(component, rows, own, counts) if isinstance(rows, SparseBatch) else _vectors(component, rows)
+            for component, rows, own in zip(self._components, batch.namespaces, numbers, strict=True)
+        ]
         lengths = np.array([rows.lengths for rows in batch.namespaces], np.int64).T.tolist()
         names = [component.namespace for component in self._components]
-        points = []
-        for row, (doc_id, metadata, fields) in enumerate(batch.stored):
-            payload: dict[str, Any] = {
+
+        def point(row: int, doc_id: str, metadata: str | None, fields: str | None) -> Json:
+            vector: Json = {}
+            for add in adders:
+                add(row, vector)
+            payload: Json = {
                 ID: doc_id,
                 NUMBER: first + row,
                 LENGTHS: dict(zip(names, lengths[row], strict=True)),
                 DOCUMENT: {**_object(fields), **_object(metadata)},
             }
-            if counts[row]:
+            if row in counts:
                 payload[COUNTS] = counts[row]
-            points.append({"id": point_id(doc_id), "vector": vectors[row], "payload": payload})
-        return points
+            return {"id": point_id(doc_id), "vector": vector, "payload": payload}
 
-    def _weigh(
-        self,
-        component: SparseComponent,
-        rows: SparseBatch,
-        numbers: np.ndarray,
-        terms: list[list[tuple[np.ndarray, np.ndarray]]],
-        counts: list[dict[str, float]],
-    ) -> None:
-        """Add a namespace's terms to each document, and the counts that cannot be recovered from its weights."""
+        return (point(row, *stored) for row, stored in enumerate(batch.stored))
+
+    def _terms(
+        self, component: Component, rows: SparseBatch, numbers: np.ndarray, counts: dict[int, dict[str, float]]
+    ) -> _Adder:
+        """Adds a document's terms of a namespace; to `counts` those that cannot be recovered from weights, by row."""
+        assert isinstance(component, SparseComponent)
         weighting = weighting_of(component, self._statistics[component.namespace], rows.lengths)
         codes = np.repeat(component.length_codes(rows.lengths), rows.counts)
         weights = weighting.weigh(rows.values, codes).astype(np.float32)
         if not np.isfinite(weights).all():
             raise VizslaError(f"{component.name} gives a term a weight that 32 bits cannot hold")
         lost = np.flatnonzero(values_of(weighting, weights, codes) != rows.values)
-        owners = np.repeat(np.arange(len(rows.counts)), rows.counts)
-        for place in lost.tolist():
-            counts[owners[place]][str(numbers[place])] = rows.values[place].item()
-        ends = np.cumsum(rows.counts).tolist()
-        for row, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        owners = np.repeat(np.arange(len(rows.counts)), rows.counts)[lost]
+        for row, place in zip(owners.tolist(), lost.tolist(), strict=True):
+            counts.setdefault(row, {})[str(numbers[place])] = rows.values[place].item()
+        indices, values = numbers.tolist(), in_nine_digits(weights).tolist()
+        ends = [0, *np.cumsum(rows.counts).tolist()]
+
+        def add(row: int, vector: Json) -> None:
+            start, end = ends[row], ends[row + 1]
             if end > start:
-                terms[row].append((numbers[start:end], weights[start:end]))
+                terms = vector.setdefault(SPARSE, {"indices": [], "values": []})
+                terms["indices"] += indices[start:end]
+                terms["values"] += values[start:end]
+
+        return add
+
+
+_Adder = Callable[[int, Json], None]
+"""Adds what a component has of a document, given by its row, to the vectors of its point."""
+
+
+def _vectors(component: Component, rows: NamespaceBatch) -> _Adder:
+    """Adds a document's vector, or its token vectors, if it has any."""
+    assert isinstance(rows, DenseBatch | TokenBatch)
+    name, vectors = vector_name(component), in_nine_digits(rows.vectors)
+    starts = rows.starts.tolist() if isinstance(rows, TokenBatch) else None
+    lengths = rows.lengths
+
+    def add(row: int, vector: Json) -> None:
+        if starts is None:
+            if lengths[row]:
+                vector[name] = vectors[row].tolist()
+        elif starts[row + 1] > starts[row]:
+            vector[name] = vectors[starts[row] : starts[row + 1]].tolist()
+
+    return add
+
+
+def in_nine_digits(values: np.ndarray) -> np.ndarray:
+    """Numbers of 32 bits in 64, each rounded so that its text has at most nine digits and still means the same 32 bits.
+
+    Otherwise most texts have 17 digits or more, which takes longer to send and to read.
+
+    >>> np.float32(0.1).item(), in_nine_digits(np.array([0.1, 3], np.float32)).tolist()
+    (0.10000000149011612, [0.100000001, 3.0])
+    """
+    wide = values.astype(np.float64)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        power = 8 - np.floor(np.log10(np.abs(wide)))
+        scale = _POWERS[np.clip(np.nan_to_num(power), 0, len(_POWERS) - 1).astype(np.int64)]
+        rounded = np.rint(wide * scale) / scale
+        exact: np.ndarray = np.where(rounded.astype(np.float32) == values, rounded, wide)
+    return exact
 
 
 def _object(text: str | None) -> dict[str, Any]:

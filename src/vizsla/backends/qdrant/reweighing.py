@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -269,14 +269,14 @@ class StoredPieces(Pieces):
         if points:
             self.send(self._renewed(points))
 
-    def _renewed(self, points: Sequence[StoredPoint]) -> list[Json]:
+    def _renewed(self, points: Sequence[StoredPoint]) -> Iterator[Json]:
         """The points with new weights, otherwise unchanged."""
         spaces = self._spaces(points)
         batch, numbers = batch_of(points, self._model, self._state.frozen_statistics(), spaces)
         renewed = self._encoder.points(batch, 0, numbers)
         for point, stored in zip(renewed, points, strict=True):
             point["payload"][NUMBER] = stored.number
-        return renewed
+            yield point
 
     def _spaces(self, points: Sequence[StoredPoint]) -> Mapping[int, str]:
         """The namespaces of all terms of some documents."""

@@ -271,8 +271,8 @@ class Commit:
         self._state = replace(
             self._state,
             namespaces=spaces,
-            documents=self._state.documents + len(points),
-            next_number=first + len(points),
+            documents=self._state.documents + len(batch.stored),
+            next_number=first + len(batch.stored),
         )
 
     def _remove(self, ids: Sequence[str], *, delete: bool) -> None:

@@ -31,7 +31,7 @@ from vizsla.runs.retriever import check_queries, ranking_of
 
 T = TypeVar("T")
 BATCH_SIZE = 128  # queries that are searched together at most
-_LEAST = 32  # with fewer in a batch, what is done once for each batch takes too long
+_LEAST = 16  # what is done once for each batch would take too long for fewer
 _MOST_RESULTS = 1 << 20  # of a batch
 DENSE_BATCH_SIZE = 512  # one product of matrices uses all processors by itself
 _SUM = Combination("sum")
@@ -270,10 +270,10 @@ class Search:
         return [result for batch in found for result in batch]
 
     def _batch_size(self, queries: int) -> int:
-        """How many queries are searched together: each thread gets four batches if they are large enough, else one."""
-        share = max(queries // (4 * self.threads), min(_LEAST, -(-queries // self.threads)))
-        results = max(min(self.k, self.searcher.snapshot.stored_count), 1)
-        return max(min(share, BATCH_SIZE, _MOST_RESULTS // results), 1)
+        """How many queries are searched together; threads get equally many batches, unless these become too small."""
+        most = max(min(BATCH_SIZE, _MOST_RESULTS // self.k), 1)
+        rounds = -(-queries // (most * self.threads))
+        return min(max(-(-queries // max(rounds * self.threads, 1)), _LEAST), most)
 
     def _counted(self, texts: Sequence[str], documents: bool) -> list[Hits]:
         """The hits of queries, with their totals where these are asked for, or known without counting."""

@@ -37,7 +37,7 @@ from vizsla.runs.documents import refusal
 BATCH_CHARACTERS = 4_000_000
 BYTES_PER_TERM = 250  # the memory of an encoder for a term: its forms, its text, its number
 _AHEAD = 8  # batches, beside two for each thread, so that threads go on while the writer writes a segment
-_BYTES_PER_BYTE = 8  # that analysing a batch of lines takes: code points, words, places of values
+_BYTES_PER_BYTE = 12  # that analysing a batch of lines takes: code points, words, places of values
 _WAITING = 1, 3  # bytes that a batch takes for each byte of its lines while it waits; the second with stored texts
 _MOST_THREADS = 16  # by default; more wait for the writer
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode

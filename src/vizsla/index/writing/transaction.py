@@ -16,7 +16,7 @@ import numpy as np
 
 from vizsla.datasets import RawLines, Skipped
 from vizsla.datasets.passages import Splitter, document_of
-from vizsla.engine import VectorIndex
+from vizsla.engine import VectorIndex, give_back_memory
 from vizsla.errors import CollectionError, UnsupportedError, VizslaError, kind_of
 from vizsla.index.storage import checksums, database, forking, segment_files
 from vizsla.index.storage.checksums import Checksums
@@ -322,6 +322,7 @@ class WriteTransaction:
         written = segment.result()
         self._unfinished = None
         self._list_segment(ids, written)
+        give_back_memory()
 
     def _list_segment(self, ids: SegmentIds, written: Written) -> None:
         """List a segment that is on disk with the documents of the next generation."""
