@@ -119,7 +119,10 @@ def test_an_index_is_the_same_for_any_number_of_threads(
 def test_a_compacted_index_is_the_same_for_any_memory(
     tmp_path: Path, corpora: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Memory decides where segments end, and when terms are forgotten; they get the same numbers again."""
+    """Memory decides where segments end, and when terms are forgotten; they get the same numbers again.
+
+    No term here has mostly values above 4; where one has, memory also decides which of its two lists holds the others.
+    """
     use(monkeypatch, 2)
     begin, lexicons = analysis.Analyst._begin, [0]
 
