@@ -190,9 +190,8 @@ def test_approximate_search_only_by_name() -> None:
     for query, hits, truth in zip(
         queries, search_many(collection.segments, queries, weightings, 10, expected=0.2), exact, strict=True
     ):
-        scores = dict(
-            zip(*(x.tolist() for x in vars(collection.exhaustive(query, BM25_LIKE, 10**9)).values()), strict=True)
-        )
+        every = collection.exhaustive(query, BM25_LIKE, 10**9)
+        scores = dict(zip(every.numbers.tolist(), every.scores.tolist(), strict=True))
         assert [scores[n] for n in hits.numbers.tolist()] == hits.scores.tolist()
         recalls.append(len(np.intersect1d(hits.numbers, truth.numbers)) / len(truth))
     assert 0.5 < np.mean(recalls) <= 1
