@@ -277,3 +277,18 @@ def test_terms_that_kernels_count(texts: list[str]) -> None:
         analyzer = Analyzer.parse(name)
         counted = [list(row.items()) for row in CountedTexts.of(analyzer, texts)]
         assert counted == [[(t, float(n)) for t, n in Counter(analyzer(text)).items()] for text in texts]
+
+
+def test_queries_with_endless_new_words_take_bounded_memory() -> None:
+    """A lexicon of queries is replaced once it is large, by short words or by long ones."""
+    analyzer = Analyzer.parse("whitespace")
+    for length, count in ((10, 60_000), (4000, 1000)):
+        sizes, lexicons = [], set()
+        for i in range(6):
+            texts = [f"{i}-{j}".ljust(length, "x") for j in range(count)]
+            counted = CountedTexts.of(analyzer, texts)
+            assert counted[count - 1] == {texts[-1]: 1.0}
+            sizes.append(counted.lexicon.bytes)
+            lexicons.add(id(counted.lexicon))
+        assert len(lexicons) > 1
+        assert max(sizes) < 48 << 20

@@ -31,7 +31,7 @@ _HASH_SEED, _HASH_FACTOR = 0xCBF29CE484222325, 0x100000001B3  # FNV-1a, over cod
 _KEY_FACTOR = 0x9E3779B97F4A7C15
 
 
-_MAX_KEPT = 100_000  # words that a lexicon of queries has
+_MAX_KEPT = 16 << 20  # bytes of a lexicon of queries
 _MAX_LEXICONS = 16
 
 
@@ -74,9 +74,9 @@ class Lexicon:
         self._forms = None if analyzer.cuts is None else _Forms(analyzer, self.table, analyzer.cuts)
 
     @property
-    def size(self) -> int:
-        """How many words and terms it has met."""
-        return len(self.terms) + (0 if self._forms is None else self._forms.count)
+    def bytes(self) -> int:
+        """About how much memory its words and terms take."""
+        return self.table.bytes + (0 if self._forms is None else self._forms.bytes)
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The term numbers of all texts in one array, and where each text's end in it."""
@@ -159,7 +159,7 @@ class CountedTexts(Sequence[dict[str, float]]):
     def of(cls, analyzer: TermAnalyzer, texts: Sequence[str]) -> CountedTexts:
         """Count the terms of queries, with a lexicon that is kept, since queries share words."""
         lexicon = _lexicons.get(id(analyzer))
-        if lexicon is None or lexicon.size > _MAX_KEPT:
+        if lexicon is None or lexicon.bytes > _MAX_KEPT:
             if len(_lexicons) >= _MAX_LEXICONS:
                 _lexicons.clear()
             lexicon = _lexicons[id(analyzer)] = Lexicon(analyzer)
@@ -232,9 +232,9 @@ class _Forms:
         self._most = 0
 
     @property
-    def count(self) -> int:
-        """How many forms there are."""
-        return self._count
+    def bytes(self) -> int:
+        """About how much memory the forms take."""
+        return 32 * self._count + 4 * self._used
 
     def number(self, codes: np.ndarray, bounds: np.ndarray) -> tuple[scan.NumberedWords, np.ndarray]:
         """The words of texts as form numbers; new forms are added, so that the terms of all forms are known.

@@ -29,6 +29,12 @@ class TermTable:
         self._tags = np.empty(1 << 13, np.uint32)
         self._slots = np.zeros(1 << 14, np.uint32)
 
+    @property
+    def bytes(self) -> int:
+        """About how much memory the terms take."""
+        count = len(self.terms)
+        return 80 * count + 2 * int(self._bounds[count])
+
     def numbers(self, terms: Sequence[str]) -> np.ndarray:
         """The numbers of terms; an unknown one gets the next number."""
         return self.numbers_of(*utf8(terms))
