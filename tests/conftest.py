@@ -187,7 +187,7 @@ def folder(made_folder: Path, tmp_path: Path) -> Path:
 def few_documents() -> Iterator[None]:
     """Where collections are small, a filter leaves few documents only if it leaves very few."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vizsla.engine.ann._FEW", 60)
+        patch.setattr("vizsla.engine.vector_indexes.faiss_indexes._FEW", 60)
         yield
 
 

@@ -7,7 +7,6 @@ from vizsla.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from vizsla.engine.ann import AnnIndex, build_ann_index, check_gpu, faiss_for
     from vizsla.engine.arrays import DamagedSegmentError, give_back_memory, in_own_pages
     from vizsla.engine.collection_ngrams import CollectionNgrams
     from vizsla.engine.deletions import live_frequencies, live_frequencies_without
@@ -58,10 +57,14 @@ if TYPE_CHECKING:
     from vizsla.engine.vector_indexes import (
         STORES,
         VECTOR_INDEXES,
+        AnnIndex,
         Approximate,
         Exact,
         Plaid,
         VectorIndex,
+        build_ann_index,
+        check_gpu,
+        faiss_for,
     )
     from vizsla.engine.vector_rows import ScaledRows, VectorRows, convert_rows, storage_of
     from vizsla.engine.weighting import Weighting, Weightings
@@ -73,7 +76,7 @@ _HOMES = {
     "HOLE": "term_sequences",
     "STORES": "vector_indexes",
     "VECTOR_INDEXES": "vector_indexes",
-    "AnnIndex": "ann",
+    "AnnIndex": "vector_indexes",
     "Approximate": "vector_indexes",
     "BlockTable": "list_directory",
     "CollectionNgrams": "collection_ngrams",
@@ -107,18 +110,18 @@ _HOMES = {
     "Weighting": "weighting",
     "Weightings": "weighting",
     "WordList": "edit_distance",
-    "build_ann_index": "ann",
+    "build_ann_index": "vector_indexes",
     "build_segment": "segment",
     "build_segment_of": "segment",
     "build_token_index": "token_rows",
     "by_document": "segment",
-    "check_gpu": "ann",
+    "check_gpu": "vector_indexes",
     "code_bytes": "residual_rows",
     "convert_rows": "vector_rows",
     "convert_token_rows": "token_rows",
     "exact_matches": "match_lists",
     "exact_max_sims": "max_sim",
-    "faiss_for": "ann",
+    "faiss_for": "vector_indexes",
     "common_type": "segment",
     "fits_a_segment": "segment",
     "smallest_type": "segment",
