@@ -29,9 +29,9 @@ from typing import IO, Any, NoReturn
 
 from vizsla.datasets.fetch import download
 from vizsla.datasets.files import COMPRESSIONS, InputFile, Progress, is_pipe, read_json_lines, read_lines
-from vizsla.datasets.records import read_json_records
+from vizsla.datasets.formats.csv import csv_rows
+from vizsla.datasets.formats.json import read_json_records
 from vizsla.datasets.registry import Download, dataset_entry, known_datasets
-from vizsla.datasets.tables import csv_rows
 from vizsla.errors import InputError, VizslaError
 from vizsla.spec import Registry
 

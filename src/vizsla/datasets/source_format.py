@@ -22,7 +22,6 @@ from typing import Any, ClassVar, Protocol
 from vizsla.datasets.confined import ConfinedReader, Limits
 from vizsla.datasets.extracted import Extracted, TextBuilder, TooMuchTextError
 from vizsla.datasets.files import COMPRESSIONS, InputFile, Progress
-from vizsla.datasets.tables import Table
 from vizsla.errors import MissingPackageError
 from vizsla.runs.documents import Document, FieldNames, Origin
 from vizsla.runs.outline import OUTLINE
@@ -58,8 +57,9 @@ class Reading(Protocol):
     def column_types(self) -> Mapping[str, str]:
         """The types of the columns of all tables of the source."""
 
-    def table(self, part: Part) -> Table | None:
-        """The table in a file; None if it is empty."""
+    @property
+    def delimiter(self) -> str | None:
+        """The separator of columns in csv and tsv files; None to guess it."""
 
 
 class SourceFormat(ABC):
@@ -117,7 +117,7 @@ def builder(file: InputFile) -> TextBuilder:
 
 
 SOURCES = Registry[SourceFormat](
-    "format", package="vizsla.datasets.formats", example="jsonl", first=("json_lines", "tables", "parquet", "trec")
+    "format", package="vizsla.datasets.formats", example="jsonl", first=("json", "csv", "parquet", "trec")
 )
 """The formats of files by name."""
 

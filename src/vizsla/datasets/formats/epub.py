@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from vizsla.datasets.confined import Limits
 from vizsla.datasets.extracted import Extracted
 from vizsla.datasets.files import InputFile
-from vizsla.datasets.formats.html import charset
-from vizsla.datasets.html import Page
+from vizsla.datasets.formats.html import Page, charset
 from vizsla.datasets.packages import Element, NoText, Package, Refusal, resolved
 from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
 

@@ -14,7 +14,7 @@ from typing import IO, Any
 from vizsla.datasets.confined import Limits
 from vizsla.datasets.extracted import Extracted
 from vizsla.datasets.files import DAMAGE, InputFile, opened
-from vizsla.datasets.html import Page
+from vizsla.datasets.formats.html import Page
 from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
 
 _MAX_PARTS = 200  # of a message; a forwarded message is a part of another

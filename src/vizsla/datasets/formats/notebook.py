@@ -8,7 +8,7 @@ from typing import Any
 from vizsla.datasets.confined import Limits
 from vizsla.datasets.extracted import Extracted
 from vizsla.datasets.files import InputFile
-from vizsla.datasets.markdown import add_markdown
+from vizsla.datasets.formats.markdown import add_markdown
 from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
 from vizsla.plain_data import parse_json
 
