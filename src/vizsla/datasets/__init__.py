@@ -8,7 +8,6 @@ from vizsla.runs.documents import Document, FieldNames, Origin, document_id
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vizsla.datasets.beir import BeirDataset, DatasetStatistics, TrainingDocuments, count_dataset
-    from vizsla.datasets.extracted import Extracted, TextBuilder
     from vizsla.datasets.formats.csv import parse_types
     from vizsla.datasets.passages import Splitter, article_of, document_of, passage_of
     from vizsla.datasets.preparing import (
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
         open_datasets,
     )
     from vizsla.datasets.skipped import Skipped
-    from vizsla.datasets.source_format import SOURCES, DocumentFormat, SourceFormat
+    from vizsla.datasets.source_format import SOURCES, DocumentFormat, Extracted, SourceFormat, TextBuilder
     from vizsla.datasets.sources import Source, read_documents
     from vizsla.runs.outline import Heading, Outline, Place
 
@@ -58,15 +57,15 @@ _HOMES = {
     "RawLines": "raw_lines",
     "SOURCES": "source_format",
     "DocumentFormat": "source_format",
-    "Extracted": "extracted",
-    "Limits": "confined",
+    "Extracted": "source_format",
+    "Limits": "source_format",
     "Heading": "vizsla.runs.outline",
     "Outline": "vizsla.runs.outline",
     "Place": "vizsla.runs.outline",
     "Skipped": "skipped",
     "Source": "sources",
     "SourceFormat": "source_format",
-    "TextBuilder": "extracted",
+    "TextBuilder": "source_format",
     "Splitter": "passages",
     "TrainingDocuments": "beir",
     "article_of": "passages",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from vizsla.datasets.extracted import MAX_HEADING, TextBuilder
+from vizsla.datasets.source_format import MAX_HEADING, TextBuilder
 
 HYPHEN = "\x02"
 """A hyphen at the end of a line that divides a word, as pdfium marks it."""

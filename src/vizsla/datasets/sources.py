@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vizsla.datasets.beir import is_beir
-from vizsla.datasets.confined import ConfinedReader, Limits
+from vizsla.datasets.confined import ConfinedReader
 from vizsla.datasets.files import (
     MAX_DOCUMENT,
     InputFile,
@@ -29,6 +29,7 @@ from vizsla.datasets.skipped import Skipped
 from vizsla.datasets.source_format import (
     SOURCES,
     DocumentFormat,
+    Limits,
     Part,
     endings_of,
     format_of,

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from vizsla.datasets.confined import ConfinedReader
 from vizsla.datasets.files import InputFile, Progress, read_lines
-from vizsla.datasets.source_format import SOURCES, Part, Reading, SourceFormat
+from vizsla.datasets.source_format import SOURCES, FileReader, Part, Reading, SourceFormat
 from vizsla.datasets.values import iso_text
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.runs.documents import Document, FieldNames, Origin, listed
@@ -26,7 +25,7 @@ _field_limit = threading.Lock()  # csv has one limit for the whole process
 class TableFormat(SourceFormat):
     """Rows with a header, each a document."""
 
-    def documents(self, part: Part, source: Reading, progress: Progress, reader: ConfinedReader) -> Iterator[Document]:  # noqa: ARG002
+    def documents(self, part: Part, source: Reading, progress: Progress, reader: FileReader) -> Iterator[Document]:  # noqa: ARG002
         types = source.column_types
         table = Table.open(part.file, source.names, part.format, source.delimiter)
         if table is not None:

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from html import unescape
 from typing import Any, NamedTuple
 
-from vizsla.datasets.confined import Limits
-from vizsla.datasets.extracted import Extracted, TextBuilder
 from vizsla.datasets.files import DAMAGE, InputFile, opened
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, Extracted, Limits, TextBuilder
 
 _CHARSET = re.compile(
     rb"""<(?:meta\s[^>]{0,200}charset\s*=\s*["']?|\?xml\s[^>]{0,100}encoding=["'])([A-Za-z0-9_:.-]{2,40})"""
@@ -58,7 +56,7 @@ class Html(DocumentFormat):
         if len(data) > file.max_document:
             raise file.too_large(1)
         page = Page(file.decoded(data, charset(data)))
-        text = builder(file)
+        text = TextBuilder(file.max_document)
         page.add_to(text)
         yield text.extracted(page.title, page.fields)
 

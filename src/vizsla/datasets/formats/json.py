@@ -8,7 +8,6 @@ import re
 from collections.abc import Collection, Iterator
 from typing import IO, Any, NoReturn
 
-from vizsla.datasets.confined import ConfinedReader
 from vizsla.datasets.files import (
     DAMAGE,
     InputFile,
@@ -18,7 +17,7 @@ from vizsla.datasets.files import (
     opened,
     read_json_lines,
 )
-from vizsla.datasets.source_format import SOURCES, Part, Reading, SourceFormat
+from vizsla.datasets.source_format import SOURCES, FileReader, Part, Reading, SourceFormat
 from vizsla.errors import InputError
 from vizsla.runs.documents import Document, Origin
 
@@ -34,7 +33,7 @@ class JsonRecords(SourceFormat):
 
     endings = (".jsonl", ".ndjson", ".json")
 
-    def documents(self, part: Part, source: Reading, progress: Progress, reader: ConfinedReader) -> Iterator[Document]:  # noqa: ARG002
+    def documents(self, part: Part, source: Reading, progress: Progress, reader: FileReader) -> Iterator[Document]:  # noqa: ARG002
         file = part.file
         for line, record in read_json_records(file, progress):
             try:

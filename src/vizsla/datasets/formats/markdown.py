@@ -9,11 +9,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from vizsla.datasets.confined import Limits
-from vizsla.datasets.extracted import Extracted, TextBuilder
 from vizsla.datasets.files import InputFile
 from vizsla.datasets.formats.csv import cell_reader, infer_types
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, Extracted, Limits, TextBuilder
 
 _LINK = re.compile(r"!?\[([^\[\]]*+)\]\((?:[^()\n]|\([^()\n]*+\))*+\)")
 _MARKS = re.compile(r"^\s{0,3}(?:#{1,6}\s+|>\s?|[-*+]\s+|\d+\.\s+)|[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}", re.MULTILINE)
@@ -33,7 +31,7 @@ class Markdown(DocumentFormat):
 
     def read(self, file: InputFile, limits: Limits) -> Iterator[Extracted]:  # noqa: ARG002
         fields, source = front_matter(file.read_text())
-        text = builder(file)
+        text = TextBuilder(file.max_document)
         add_markdown(source, text)
         title = str(fields.pop("title", "") or "") or first_heading(text.extracted())
         yield text.extracted(title, fields)

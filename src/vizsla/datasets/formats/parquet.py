@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from vizsla.datasets.confined import ConfinedReader
 from vizsla.datasets.files import InputFile, Progress
-from vizsla.datasets.source_format import SOURCES, Part, Reading, SourceFormat
+from vizsla.datasets.source_format import SOURCES, FileReader, Part, Reading, SourceFormat
 from vizsla.datasets.values import plain_content
 from vizsla.errors import InputError, VizslaError
 from vizsla.runs.documents import Document, Origin
@@ -19,7 +18,7 @@ class Parquet(SourceFormat):
 
     endings = (".parquet", ".pq")
 
-    def documents(self, part: Part, source: Reading, progress: Progress, reader: ConfinedReader) -> Iterator[Document]:  # noqa: ARG002
+    def documents(self, part: Part, source: Reading, progress: Progress, reader: FileReader) -> Iterator[Document]:  # noqa: ARG002
         file, row = part.file, 0
         size = file.path.stat().st_size
         for batch, rows in _batches(file):

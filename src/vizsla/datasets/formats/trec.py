@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from vizsla.datasets.confined import ConfinedReader
 from vizsla.datasets.files import InputFile, Progress, read_lines
 from vizsla.datasets.formats.html import tidied, unescaped
-from vizsla.datasets.source_format import SOURCES, Part, Reading, SourceFormat
+from vizsla.datasets.source_format import SOURCES, FileReader, Part, Reading, SourceFormat
 from vizsla.errors import InputError
 from vizsla.runs.documents import Document, Origin
 
@@ -25,7 +24,7 @@ class Trec(SourceFormat):
 
     endings = (".trec", ".sgml", ".sgm")
 
-    def documents(self, part: Part, source: Reading, progress: Progress, reader: ConfinedReader) -> Iterator[Document]:  # noqa: ARG002
+    def documents(self, part: Part, source: Reading, progress: Progress, reader: FileReader) -> Iterator[Document]:  # noqa: ARG002
         file = part.file
         for line, block in _blocks_left(file, trec_blocks(file, read_lines(file, progress))):
             docno, rest = cut_docno(block)
