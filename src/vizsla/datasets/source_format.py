@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from vizsla.datasets.files import COMPRESSIONS, InputFile, Progress
-from vizsla.errors import InputError, MissingPackageError, NoTextError
+from vizsla.errors import MissingPackageError
 from vizsla.runs.documents import Document, FieldNames, Origin
 from vizsla.runs.outline import LEVELS, OUTLINE, Heading, Outline
 from vizsla.spec.registry import Entry, Registry
@@ -186,13 +186,9 @@ class Limits:
 class Refusal(Exception):
     """A reason why a file cannot be read; whoever knows the name of the file makes an error of it."""
 
-    error: type[InputError] = InputError
-
 
 class NoText(Refusal):
     """A reason why a file has no text that can be read."""
-
-    error = NoTextError
 
 
 @dataclass(frozen=True)

@@ -48,10 +48,6 @@ class Package:
     def __contains__(self, name: str) -> bool:
         return name in self._entries
 
-    def names(self, folder: str) -> list[str]:
-        """The parts in a folder."""
-        return [name for name in self._entries if name.startswith(folder)]
-
     def read(self, name: str) -> bytes:
         """The bytes of a part; a missing part is refused, and so is one that is too large."""
         entry = self._entries.get(name)
