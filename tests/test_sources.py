@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Cli
-from files import LINES, RECORDS, contents, write
+from made_documents import LINES, RECORDS, contents, write
 from vizsla import read_documents
 from vizsla.datasets import Source
 from vizsla.errors import InputError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from files import contents, write
+from made_documents import contents, write
 from vizsla import read_documents
 from vizsla.datasets.formats.html import html_text, unescaped
 from vizsla.datasets.formats.markdown import front_matter, markdown_text
