@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from cluster_crash import killed
 from conftest import Cli
+from numbered import build
 from qdrant_compared import WORDS, contents, differences, documents, encode
 from qdrant_server import Node
 from scattered import Scattered, ScatteredTokens
-from vizsla import BM25, Index, Model, VizslaError
+from vizsla import BM25, Model, VizslaError
 from vizsla import open as open_location
 from vizsla.backends.qdrant import QdrantIndex, filling, generations
 from vizsla.backends.qdrant import lock as locks
@@ -73,13 +74,6 @@ def added(where: str, some: list[dict[str, Any]], model: Model) -> None:
         index.commit()
 
 
-def build(some: list[dict[str, Any]], path: Path, model: Model) -> Index:
-    index = Index.create(path, model)
-    index.add(some)
-    index.commit()
-    return index
-
-
 # Uploads
 
 
@@ -90,7 +84,7 @@ def test_parts_give_what_documents_give(tmp_path: Path, where: str, model: Model
     assert (report.documents, report.resumed, report.was_there) == (70, False, False)
     added(f"{where}-added", some, model)
     assert contents(where) == contents(f"{where}-added")
-    with build(some, tmp_path / "i", model) as local, open_location(where) as cluster:
+    with build(tmp_path / "i", some, model) as local, open_location(where) as cluster:
         assert differences(local, cluster, QUERIES, 20, cancelling=len(model.parts) > 1) == []
 
 
@@ -110,7 +104,7 @@ def test_a_fitted_weight_is_that_of_an_index(tmp_path: Path, where: str) -> None
     some = [{"id": str(i), "title": "t", "text": " ".join(rng.choices(WORDS, k=30))} for i in range(90)]
     model = AutoWeightedSum((BM25() + BM25(k1=3, variant="atire", namespace="other")).parts, "auto")
     upload_parts(encode(some, tmp_path / "parts", model), where, model)
-    with build(some, tmp_path / "i", model) as local, open_location(where) as cluster:
+    with build(tmp_path / "i", some, model) as local, open_location(where) as cluster:
         weights = [part.weight for part in local.model.parts]
         assert weights[1] != 1.0
         assert [part.weight for part in cluster.model.parts] == weights
@@ -365,7 +359,7 @@ def test_renewed_weights_are_those_of_new_documents(tmp_path: Path, where: str, 
     assert after == expected
     assert before["documents"].keys() == after["documents"].keys()
     assert reweigh(where).renewed is False
-    with build(some, tmp_path / "i", model) as local, open_location(where) as cluster:
+    with build(tmp_path / "i", some, model) as local, open_location(where) as cluster:
         assert differences(local, cluster, QUERIES, 20, cancelling=len(model.parts) > 1) == []
         assert cluster.term_statistics("word1 word7 word70") == local.term_statistics("word1 word7 word70")
 
@@ -593,7 +587,7 @@ def test_parts_are_counted_as_an_index_counts(
     some = [{"id": str(i), "text": " ".join(words)} for i, words in enumerate(texts)]
     parts = PartSet(encode(some, folder / "parts", "bm25", shards, batch=4))
     counts = count_parts(parts, BM25())
-    with build(some, folder / "i", BM25()) as local:
+    with build(folder / "i", some, BM25()) as local:
         words = counts.namespaces["words"]
         facts = local.info()["namespaces"]["words"]
         assert (words.documents, words.total_length) == (facts["documents"], facts["tokens"])
