@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         open_datasets,
     )
     from vizsla.datasets.skipped import Skipped
-    from vizsla.datasets.source_format import SOURCES, DocumentFormat, Extracted, SourceFormat, TextBuilder
+    from vizsla.datasets.source_format import SOURCES, DocumentFormat, Extracted, Limits, SourceFormat, TextBuilder
     from vizsla.datasets.sources import Source, read_documents
     from vizsla.runs.outline import Heading, Outline, Place
 
