@@ -365,14 +365,14 @@ def test_renewed_weights_are_those_of_new_documents(tmp_path: Path, where: str, 
 
 
 def test_counts_that_weights_do_not_give_back(tmp_path: Path, where: str) -> None:
-    """With b near 0 a count of thousands has the weight of one more; it is kept beside the weight."""
+    """With b near 0 a count of many thousands has the weight of one more; it is kept beside the weight."""
     model = BM25(b=0.001)
-    some = [*documents(20), {"id": "much", "text": "word7 " * 6000 + "word8"}]
+    some = [*documents(20), {"id": "much", "text": "word7 " * 20_000 + "word8"}]
     upload_parts(encode(some, tmp_path / "parts", model), where, model)
     with open_location(where) as index:
         index.add(documents(20, seed=4))  # of the same ids, in place of the others
         index.commit()
-    assert contents(where)["documents"]["much"]["counts"] == {"word7": 6000}
+    assert contents(where)["documents"]["much"]["counts"] == {"word7": 20_000}
     assert reweigh(where, threshold=0).renewed
     now = [{"id": "much", "text": some[-1]["text"]}, *documents(20, seed=4)]
     added(f"{where}-added", now, model)
