@@ -38,7 +38,7 @@ from typing import Any
 
 import numpy as np
 
-from token_systems import SYSTEMS, Vectors, exact_top
+from late_interaction_systems import SYSTEMS, Vectors, exact_top
 from vizsla.engine import processors
 
 KS = (10, 100)

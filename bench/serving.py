@@ -119,7 +119,7 @@ def under_load(served: Served, clients: int, first: int, seconds: float) -> Figu
     command = {"port": served.port, "requests": str(served.requests), "clients": clients, "seconds": seconds}
     before = served.processor_seconds()
     done = subprocess.run(
-        [sys.executable, str(HERE / "load.py")], input=json.dumps({**command, "first": first}),
+        [sys.executable, str(HERE / "load_generator.py")], input=json.dumps({**command, "first": first}),
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     found = json.loads(done.stdout)

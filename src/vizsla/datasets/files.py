@@ -135,7 +135,7 @@ def opened(source: Path | InputFile) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     except OSError as e:
         raise file.refusal(f"this file cannot be read ({e.strerror})") from None
     with raw:
-        if file.path.suffix == ".zst" and not _is_whole_zstd(raw.fileno()):
+        if file.path.suffix == ".zst" and not is_whole_zstd(raw.fileno()):
             raise file.refusal("the file is damaged or not what its name says (it is cut off)")
         yield _OPENERS.get(file.path.suffix, lambda plain: plain)(raw), raw
 
@@ -331,7 +331,7 @@ class _Decompressed(RawIOBase):
         return count
 
 
-def _is_whole_zstd(file: int) -> bool:
+def is_whole_zstd(file: int) -> bool:
     """Whether the last frame of an open .zst file ends where the file ends; only the headers of blocks are read."""
     at, size = 0, os.fstat(file).st_size
     while at < size:
