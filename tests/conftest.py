@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, settings
 
 import browser
 import qdrant_server
+from numbered import records
 from qdrant_server import pytest_generate_tests, server, where  # noqa: F401 (fixtures)
 from small import SMALL_CROSS, documents_of, small_model
 from vizsla import Index, read_documents
 from vizsla.cli import main
-from written import records
 
 # How fast an example is says nothing about it. `make test-slow` takes "thorough".
 for _profile, _examples in (("quick", 20), ("thorough", 200)):

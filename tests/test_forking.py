@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from numbered import found, records
 from vizsla import Index, VizslaError
 from vizsla.index.storage import forking
 from waiting import LIMIT
-from written import found, records
 
 
 def fork(child: Callable[[], object]) -> str:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vizsla
+from numbered import build
 from vizsla import BM25, Index, Model, VizslaError, parse_model
 from vizsla.errors import CollectionError, InputError
 
@@ -21,13 +22,6 @@ Records = list[dict[str, Any]]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "my.index"
-
-
-def build(folder: Path, records: Records, model: str = "bm25") -> Index:
-    index = Index.create(folder, model)
-    index.add(records)
-    index.commit()
-    return index
 
 
 def test_five_lines(folder: Path, documents: Records) -> None:

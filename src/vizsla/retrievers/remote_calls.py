@@ -13,7 +13,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 
 from vizsla.datasets import RawLines, Skipped, changes_by_id
-from vizsla.datasets.sources import BATCH
+from vizsla.datasets.records import BATCH
 from vizsla.errors import InputError, UnknownNameError, UnsupportedError, VizslaError, kind_of
 from vizsla.index import Added, Facets, FacetValue, FieldFacets, Suggestion, TermStatistics, Updated
 from vizsla.index.collection import ids_or_filter

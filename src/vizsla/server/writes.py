@@ -23,9 +23,9 @@ from uuid import uuid4
 import numpy as np
 
 from vizsla.datasets.files import InputFile
-from vizsla.datasets.records import read_json_records
+from vizsla.datasets.formats.json import read_json_records
+from vizsla.datasets.records import change_from
 from vizsla.datasets.skipped import Skipped
-from vizsla.datasets.sources import change_from
 from vizsla.errors import InputError, UnsupportedError, VizslaError
 from vizsla.index import Index, Writer
 from vizsla.index.storage.arrays import sync_folder

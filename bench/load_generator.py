@@ -1,6 +1,6 @@
 """A load generator: clients in a closed loop over connections that stay open, in one thread of one process.
 
-    python bench/load.py < COMMAND.json
+    python bench/load_generator.py < COMMAND.json
 
 COMMAND: {"port", "requests": FILE, "clients", "seconds", "first"}. FILE has a line of JSON for each request:
 ["GET", "/path"] or ["POST", "/path", "body"]. Each client sends a request, waits for the whole answer, and sends the

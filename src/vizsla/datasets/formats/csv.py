@@ -1,22 +1,53 @@
-"""Tables: comma- and tab-separated files, MS MARCO's and DPR's among them, and Parquet."""
+"""Tables: comma- and tab-separated files, MS MARCO's and DPR's among them; the types of columns, from all rows."""
 
 from __future__ import annotations
 
 import csv
+import re
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from vizsla.datasets.files import InputFile, Progress, read_lines
-from vizsla.datasets.values import Types, cell_reader, infer_types, plain_content, public_type
-from vizsla.errors import InputError, VizslaError
+from vizsla.datasets.source_format import SOURCES, FileReader, Part, Reading, SourceFormat
+from vizsla.datasets.values import iso_text
+from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.runs.documents import Document, FieldNames, Origin, listed
 
 _SEPARATORS = (",", ";", "\t", "|")
 _DEFAULTS = {"csv": ",", "tsv": "\t"}
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _field_limit = threading.Lock()  # csv has one limit for the whole process
+
+
+class TableFormat(SourceFormat):
+    """Rows with a header, each a document."""
+
+    def documents(self, part: Part, source: Reading, progress: Progress, reader: FileReader) -> Iterator[Document]:  # noqa: ARG002
+        types = source.column_types
+        table = Table.open(part.file, source.names, part.format, source.delimiter)
+        if table is not None:
+            yield from table.documents(types, source.fields, progress)
+
+    def first_keys(self, part: Part, source: Reading) -> Collection[str] | None:
+        table = Table.open(part.file, source.names, part.format, source.delimiter)
+        return None if table is None else table.header
+
+
+@SOURCES.register("csv", help="Separated by commas, or semicolons, tabs or bars, with a header.")
+class Csv(TableFormat):
+    """Comma-separated values."""
+
+    endings = (".csv",)
+
+
+@SOURCES.register("tsv", help="Separated by tabs, with a header or as MS MARCO's collection.")
+class Tsv(TableFormat):
+    """Tab-separated values."""
+
+    endings = (".tsv", ".tab")
 
 
 def csv_rows(file: InputFile, delimiter: str, progress: Progress = None) -> Iterator[tuple[int, list[str]]]:
@@ -193,66 +224,122 @@ def _check_header(file: InputFile, line: int, header: tuple[str, ...], names: Fi
         raise file.refusal(f"none of the columns {listed(header)} is the id; {advice}", line)
 
 
-def parquet_columns(file: InputFile) -> list[str]:
-    """The names of the columns of a Parquet file."""
-    with _Parquet(file) as parquet:
-        return [str(name) for name in parquet.read_schema(file.path).names]
+Types = Mapping[str, str]
+"""The types of columns by their names."""
+
+TYPES = {"text": "texts", "int": "whole numbers", "float": "numbers", "bool": "true or false", "date": "dates"}
+"""The types that a column can have, and their names in messages."""
+
+# A number with more digits, or with leading zeros such as 007, is an identifier: it stays a text.
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+_NUMBER = re.compile(r"-?(?:(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,2})?")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIME = re.compile(_DAY.pattern + r"[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?")
+_TRUTHS = {"true": True, "false": False}
+
+# Times with and without a zone cannot be compared, so they are different types; days fit with both.
+_WIDER = {("int", "float"): "float", ("day", "naive"): "naive", ("day", "aware"): "aware"}
+_DATES = ("day", "naive", "aware")
 
 
-def read_parquet(file: InputFile, names: FieldNames, progress: Progress) -> Iterator[Document]:
-    """The rows of a Parquet file."""
-    row, size = 0, file.path.stat().st_size
-    for batch, rows in _parquet_batches(file):
-        for record in batch:
-            row += 1
-            content = {key: _json_value(value) for key, value in plain_content(record).items() if value is not None}
-            if sum(len(value) for value in content.values() if isinstance(value, str)) > file.max_document:
-                file.leave_out(file.too_large(row))
-                continue
-            try:
-                document = Document.from_record(content, Origin(file.name, row), names)
-            except InputError as e:
-                file.leave_out(e)
-                continue
-            yield document
-        if progress is not None:
-            progress(size * row // max(rows, 1))
+def infer_types(rows: Iterable[Sequence[str]], header: Sequence[str], columns: Iterable[str]) -> dict[str, str]:
+    """The narrowest type of each column that fits all rows; a column of empty cells is left out.
+
+    >>> infer_types([["1", "007", "2.5"], ["", "8", "3"]], ["year", "code", "price"], ["year", "code", "price"])
+    {'year': 'int', 'code': 'text', 'price': 'float'}
+    """
+    open_columns = {name: header.index(name) for name in columns}
+    types: dict[str, str] = {}
+    for row in rows:
+        if not open_columns:
+            break
+        for name, position in list(open_columns.items()):
+            cell = row[position].strip()
+            if cell:
+                types[name] = joined_type(types.get(name), _cell_type(cell))
+                if types[name] == "text":
+                    del open_columns[name]
+    return {name: types[name] for name in header if name in types}
 
 
-def _parquet_batches(file: InputFile) -> Iterator[tuple[list[dict[str, Any]], int]]:
-    with _Parquet(file) as parquet:
-        whole = parquet.ParquetFile(file.path)
-        batches = whole.iter_batches(batch_size=1000)
-    while True:
-        with _Parquet(file):
-            batch = next(batches, None)
-            records = None if batch is None else batch.to_pylist()
-        if records is None:
-            return
-        yield records, whole.metadata.num_rows
+def joined_type(first: str | None, second: str) -> str:
+    """The narrowest type that includes both types; None is a column without values so far."""
+    if first is None or first == second:
+        return second
+    return _WIDER.get((first, second)) or _WIDER.get((second, first)) or "text"
 
 
-class _Parquet:
-    """A context with pyarrow's reader of Parquet; its errors for damaged files become one sentence."""
-
-    def __init__(self, file: InputFile) -> None:
-        self._file = file
-
-    def __enter__(self) -> Any:
-        try:
-            import pyarrow.parquet as parquet
-        except ImportError:
-            raise VizslaError(f"{self._file.name}: Parquet files need pyarrow; run 'pip install pyarrow'") from None
-        return parquet
-
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: object) -> None:
-        if isinstance(e, Exception) and not isinstance(e, VizslaError):
-            detail = " ".join(str(e).split())[:200]
-            raise self._file.refusal(f"the file is damaged or not what its name says ({detail})") from None
+def public_type(inferred: str) -> str:
+    """The name of an inferred type in options and messages."""
+    return "date" if inferred in _DATES else inferred
 
 
-def _json_value(value: Any) -> Any:
-    """Bytes as UTF-8 text, and durations and other types as text."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    return value if isinstance(value, str | int | float | bool | list | dict) else str(value)
+def _cell_type(cell: str) -> str:
+    if _WHOLE.fullmatch(cell):
+        return "int"
+    if _NUMBER.fullmatch(cell):
+        return "float"
+    if cell.lower() in _TRUTHS:
+        return "bool"
+    time = _TIME.fullmatch(cell)
+    if time is None and not _DAY.fullmatch(cell):
+        return "text"
+    try:
+        datetime.fromisoformat(cell)
+    except ValueError:  # a thirteenth month
+        return "text"
+    return "day" if time is None else "aware" if time[1] else "naive"
+
+
+def _date(cell: str) -> str:
+    return cell if _DAY.fullmatch(cell) and datetime.fromisoformat(cell) else iso_text(datetime.fromisoformat(cell))
+
+
+def _number(cell: str) -> float:
+    if not _NUMBER.fullmatch(cell):
+        raise ValueError
+    return float(cell)
+
+
+def _whole(cell: str) -> int:
+    if not _WHOLE.fullmatch(cell):
+        raise ValueError
+    return int(cell)
+
+
+def _truth(cell: str) -> bool:
+    try:
+        return _TRUTHS[cell.lower()]
+    except KeyError:
+        raise ValueError from None
+
+
+_READERS: dict[str, Callable[[str], Any]] = {"int": _whole, "float": _number, "bool": _truth, "date": _date}
+
+
+def cell_reader(kind: str) -> Callable[[str], Any] | None:
+    """The function that reads a cell of this type, and raises a ValueError for others; None for texts."""
+    return _READERS.get(public_type(kind))
+
+
+def parse_types(text: str) -> dict[str, str]:
+    """Types of columns by name, from a text.
+
+    >>> parse_types("year=text, price=float")
+    {'year': 'text', 'price': 'float'}
+    """
+    types: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, kind = (piece.strip() for piece in part.rpartition("="))
+        if not equals or not name:
+            raise VizslaError(f"{part.strip()!r} is not a type of a column; expected something like year=int,code=text")
+        types[name] = kind
+    return checked_types(types)
+
+
+def checked_types(types: Types) -> dict[str, str]:
+    """The same types of columns; raises an error if one of them is unknown."""
+    for kind in types.values():
+        if kind not in TYPES:
+            raise UnknownNameError("column type", str(kind), tuple(TYPES))
+    return dict(types)

@@ -15,7 +15,7 @@ from typing import IO
 from urllib.parse import unquote
 from xml.parsers import expat
 
-from vizsla.errors import InputError, NoTextError
+from vizsla.datasets.source_format import NoText, Refusal
 
 MAX_ENTRIES = 20_000
 MAX_RATIO = 200
@@ -26,18 +26,6 @@ _ALWAYS = 4_000_000  # bytes that an entry may become at any ratio
 _MAX_DEPTH = 256
 _CHUNK = 1 << 16
 _OLE = b"\xd0\xcf\x11\xe0"  # the files of Word before 2007, and encrypted ones since
-
-
-class Refusal(Exception):
-    """A reason why a file cannot be read; whoever knows the name of the file makes an error of it."""
-
-    error: type[InputError] = InputError
-
-
-class NoText(Refusal):
-    """A reason why a file has no text that can be read."""
-
-    error = NoTextError
 
 
 class Package:
@@ -59,10 +47,6 @@ class Package:
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries
-
-    def names(self, folder: str) -> list[str]:
-        """The parts in a folder."""
-        return [name for name in self._entries if name.startswith(folder)]
 
     def read(self, name: str) -> bytes:
         """The bytes of a part; a missing part is refused, and so is one that is too large."""

@@ -1,4 +1,4 @@
-"""Tiny encoders at random, saved as others save theirs."""
+"""Tiny encoders, SPLADEs and generators with random weights, saved as others save theirs."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ DOCUMENTS = [
     {"id": "3", "title": "Puppies", "text": "Young hounds learn to fetch."},
     {"id": "4", "title": "", "text": " "},
 ]
+SMALL_GENERATOR = {"vocab_size": 400, "bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
+ST = "sentence_transformers"
+OLD = f"{ST}.sparse_encoder.modules.mlm_transformer.MLMTransformer"
+NEW = f"{ST}.base.modules.transformer.Transformer"
+POOLING = f"{ST}.sparse_encoder.modules.splade_pooling.SpladePooling"
+TABLE = f"{ST}.sparse_encoder.modules.sparse_static_embedding.SparseStaticEmbedding"
 
 
 def save_bert_tokenizer(folder: Path) -> Any:
@@ -136,3 +142,87 @@ def export(model: Any, file: Path, *, output: str = "last_hidden_state", token_t
             input_names=names, output_names=[output], opset_version=17, dynamo=False,
             dynamic_axes={**axes, output: {0: "batch"} if pooled else {0: "batch", 1: "tokens"}},
         )  # fmt: skip
+
+
+def masked_language(config: Any = None) -> Any:
+    """A masked-language model with larger weights than a new one has, so that terms differ."""
+    model = transformers.AutoModelForMaskedLM.from_config(config or bert_config()).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3).add_(torch.randn_like(parameter) * 0.05)
+    return model
+
+
+def save_masked_language(folder: Path, model: Any) -> Any:
+    """A model in transformers' own layout, with BERT's tokenizer."""
+    model.save_pretrained(folder)
+    return save_bert_tokenizer(folder)
+
+
+def save_splade(folder: Path, how: str = "max", activation: str = "relu", kind: str = OLD) -> None:
+    """What sentence-transformers writes beside a masked-language model."""
+    listed = [("", kind), ("1_SpladePooling", POOLING)]
+    modules = [{"idx": i, "name": str(i), "path": path, "type": name} for i, (path, name) in enumerate(listed)]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_SpladePooling").mkdir(exist_ok=True)
+    pooling = {"pooling_strategy": how, "activation_function": activation, "word_embedding_dimension": None}
+    (folder / "1_SpladePooling" / "config.json").write_text(json.dumps(pooling))
+    about = {"transformer_task": "fill-mask"} if kind == NEW else {"max_seq_length": 64, "do_lower_case": False}
+    (folder / "sentence_bert_config.json").write_text(json.dumps(about))
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({"model_type": "SparseEncoder"}))
+
+
+def expected(model: Any, tokenizer: Any, text: str, how: str = "max", activation: str = "relu") -> np.ndarray:
+    """[vocabulary] the weights by transformers and the formula, one text at a time."""
+    ids = tokenizer(text, truncation=True, max_length=64, return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        weights = torch.log1p(torch.relu(model(input_ids=ids).logits[0]))
+    if activation == "log1p_relu":
+        weights = torch.log1p(weights)
+    return np.asarray(weights.amax(0) if how == "max" else weights.sum(0))
+
+
+def dense_rows(rows: tuple[np.ndarray, np.ndarray, np.ndarray], width: int) -> np.ndarray:
+    """[texts, width] from pointers, terms and weights."""
+    pointers, terms, weights = rows
+    vectors = np.zeros((len(pointers) - 1, width), np.float32)
+    vectors[np.repeat(np.arange(len(pointers) - 1), np.diff(pointers)), terms] = weights
+    return vectors
+
+
+def tiny_causal(folder: Path, kind: str = "llama", seed: int = 0, scale: float = 6, **options: Any) -> Path:
+    """A Llama of two layers, or another causal model."""
+    torch.manual_seed(seed)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    if kind == "gpt2":
+        sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4}
+    elif kind != "gpt_neox":
+        sizes |= {"num_key_value_heads": 2}
+    config = transformers.AutoConfig.for_model(
+        kind, **SMALL_GENERATOR, **sizes, max_position_embeddings=1024, **options
+    )
+    _save_generator(transformers.AutoModelForCausalLM.from_config(config), folder, "", scale)
+    return folder
+
+
+def tiny_seq2seq(folder: Path, kind: str = "t5", seed: int = 0, scale: float = 6) -> Path:
+    """A T5 of two layers, or another seq2seq model."""
+    torch.manual_seed(seed)
+    sizes: dict[str, Any] = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
+    if kind == "bart":
+        sizes = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4}
+        sizes |= {"decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}
+    config = transformers.AutoConfig.for_model(kind, **SMALL_GENERATOR, **sizes, decoder_start_token_id=0)
+    _save_generator(
+        transformers.AutoModelForSeq2SeqLM.from_config(config), folder, "" if kind == "t5" else "<s>", scale
+    )
+    return folder
+
+
+def _save_generator(model: Any, folder: Path, start: str, scale: float) -> None:
+    with torch.no_grad():
+        for parameter in model.parameters():  # far from uniform, so that equal choices are no accident
+            if parameter.ndim > 1:
+                parameter.mul_(scale)
+    model.save_pretrained(folder)
+    save_pieces(folder, start=start, length=1024)
