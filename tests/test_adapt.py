@@ -23,9 +23,9 @@ from vizsla.training import (
     load_training_recipe,
 )
 from vizsla.training.loop.objectives import contrastive_loss, margin_mse_loss
-from vizsla.training.prepare import generated
-from vizsla.training.prepare.generated import GeneratedQueries, generated_pairs
-from vizsla.training.prepare.teacher import open_teacher, teacher_scores
+from vizsla.training.sources import generated
+from vizsla.training.sources.generated import GeneratedQueries, generated_pairs
+from vizsla.training.sources.teacher import open_teacher, teacher_scores
 
 CPU = torch.device("cpu")
 UNUSED = Path("/no/such/folder")  # where nothing is generated

@@ -36,7 +36,7 @@ from vizsla.index import verify
 from vizsla.models import Network
 from vizsla.neural.checkpoints.packages import PACKAGED
 from vizsla.neural.transformer import Transformer
-from vizsla.training.prepare.base_model import base_encoder
+from vizsla.training.networks import base_encoder
 
 pytestmark = pytest.mark.usefixtures("cache")
 

@@ -94,7 +94,7 @@ def test_overlap_prints_it(index: Path, tmp_path: Path, cli: Cli) -> None:
 def test_a_network_is_measured_in_the_same_pool() -> None:
     """By scripted vectors: the rank of the teacher's first document, the worst among equals."""
     from vizsla.training import TokenCorpus
-    from vizsla.training.arrays.dev_set import ImitationDev
+    from vizsla.training.sources.dev_set import ImitationDev
 
     collection = TokenCorpus.pack([[200], [201], [202], [203], [204]])
     queries = TokenCorpus.pack([[301], [302], [303]])
@@ -117,8 +117,8 @@ def test_a_network_is_measured_in_the_same_pool() -> None:
 
 def test_dev_questions_go_through_a_folder(tmp_path: Path) -> None:
     from vizsla import Analyzer, Document
-    from vizsla.training.arrays.dev_set import ImitationDev
     from vizsla.training.prepare.distillation import DistillationSettings, distillation_data
+    from vizsla.training.sources.dev_set import ImitationDev
 
     documents = [Document(str(d["id"]), {"text": str(d["text"])}) for d in documents_of(60)]
     (tmp_path / "dev.jsonl").write_text("\n".join(json.dumps({"_id": q, "text": t}) for q, t in QUESTIONS.items()))

@@ -237,7 +237,7 @@ def test_search_rerank_teach_and_filter(folder: Path, tmp_path: Path, cli: Cli) 
     assert [line.split()[2] for line in (tmp_path / "out.trec").read_text().splitlines()] == expected
 
     from vizsla import Document
-    from vizsla.training.prepare.teacher import open_teacher, teacher_scores
+    from vizsla.training.sources.teacher import open_teacher, teacher_scores
 
     for name in (str(folder), str(folder / "model.onnx")):
         taught = teacher_scores(

@@ -29,10 +29,10 @@ from vizsla.training import (
 from vizsla.training.kinds.dense import DenseNetwork, dense_network
 from vizsla.training.loop.objectives import own_negatives_loss
 from vizsla.training.loop.trainer import adamw
-from vizsla.training.prepare.base_model import base_encoder
+from vizsla.training.networks import base_encoder
 from vizsla.training.prepare.distillation import DistillationSettings, drawn_queries, read_questions
-from vizsla.training.prepare.judged import judged_texts
 from vizsla.training.settings import keys_of
+from vizsla.training.sources.judged import judged_texts
 
 BERT, DISTILBERT = "google-bert/bert-base-uncased", "distilbert/distilbert-base-uncased"
 

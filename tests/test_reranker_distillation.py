@@ -34,7 +34,7 @@ from vizsla.training import (
 )
 from vizsla.training.kinds.cross_encoder import cross_encoder_data, cross_encoder_network
 from vizsla.training.loop.objectives import group_distillation_loss
-from vizsla.training.prepare.judged import AnsweredQueries
+from vizsla.training.sources.judged import AnsweredQueries
 
 CPU = torch.device("cpu")
 

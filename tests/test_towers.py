@@ -19,16 +19,16 @@ from vizsla.neural.chunks import packed
 from vizsla.neural.heads.dense import Towers, WithFrozenCompanion
 from vizsla.text.sentences import sentences_of
 from vizsla.training import MinedPairs, TokenCorpus, Trainer, TrainingSettings, load_training_recipe
-from vizsla.training.arrays.token_corpus import with_special_tokens
 from vizsla.training.kinds.dense import DenseNetwork, dense_network, network_of
 from vizsla.training.loop.objectives import margin_loss
-from vizsla.training.prepare.base_model import base_encoder
+from vizsla.training.networks import base_encoder
 from vizsla.training.prepare.distillation import (
     DistillationSettings,
     distillation_data,
     drawn_queries,
     read_questions,
 )
+from vizsla.training.sources.token_corpus import with_special_tokens
 
 
 def small_dense_network(start: Path, **options: Any) -> Any:

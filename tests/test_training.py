@@ -36,10 +36,10 @@ from vizsla.training import (
     TrainingSettings,
     train_masked_lm,
 )
-from vizsla.training.arrays.products import SparseRows
-from vizsla.training.arrays.token_corpus import with_special_tokens
 from vizsla.training.loop.objectives import contrastive_loss, info_nce
+from vizsla.training.loop.products import SparseRows
 from vizsla.training.loop.trainer import cached_backward
+from vizsla.training.sources.token_corpus import with_special_tokens
 
 VOCABULARY = 120
 

@@ -20,7 +20,7 @@ from vizsla.training.kinds.augmenter import (
     chosen_terms,
     sampled_queries,
 )
-from vizsla.training.prepare.judged import judged_pairs
+from vizsla.training.sources.judged import judged_pairs
 
 PIECES = Analyzer.parse("wordpiece")
 

@@ -22,11 +22,7 @@ if TYPE_CHECKING:
         QueryTerms,
     )
     from vizsla.training.arrays.cross_encoder import CrossEncoderData, CrossEncoderDev, CrossEncoderPairs
-    from vizsla.training.arrays.dev_set import DevSet
-    from vizsla.training.arrays.pairs import CroppedPairs, Crops, MinedPairs, ScoredPairs
     from vizsla.training.arrays.term_targets import TermDev, TermTargets
-    from vizsla.training.arrays.token_corpus import TokenCorpus
-    from vizsla.training.arrays.topic_pairs import TopicPairs
     from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingInputs
     from vizsla.training.loop.distributed import Distributed
     from vizsla.training.loop.masked_lm import train_masked_lm
@@ -51,16 +47,20 @@ if TYPE_CHECKING:
         SparseLoss,
         TrainingSettings,
     )
+    from vizsla.training.sources.dev_set import DevSet
+    from vizsla.training.sources.pairs import CroppedPairs, Crops, MinedPairs, ScoredPairs
+    from vizsla.training.sources.token_corpus import TokenCorpus
+    from vizsla.training.sources.topics import TopicPairs
 
 _HOMES = {
     "adaptation": ("adaptation_recipe",),
     "arrays.augmenter": ("AugmenterData", "AugmenterDev", "AugmenterPairs", "BM25Rows", "MixedPairs", "QueryTerms"),
     "arrays.cross_encoder": ("CrossEncoderData", "CrossEncoderDev", "CrossEncoderPairs"),
-    "arrays.dev_set": ("DevSet",),
-    "arrays.pairs": ("CroppedPairs", "Crops", "MinedPairs", "ScoredPairs"),
+    "sources.dev_set": ("DevSet",),
+    "sources.pairs": ("CroppedPairs", "Crops", "MinedPairs", "ScoredPairs"),
     "arrays.term_targets": ("TermDev", "TermTargets"),
-    "arrays.token_corpus": ("TokenCorpus",),
-    "arrays.topic_pairs": ("TopicPairs",),
+    "sources.token_corpus": ("TokenCorpus",),
+    "sources.topics": ("TopicPairs",),
     "kind": ("TRAINED_KINDS", "TrainedKind", "TrainingInputs"),
     "loop.distributed": ("Distributed",),
     "loop.masked_lm": ("train_masked_lm",),

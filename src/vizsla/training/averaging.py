@@ -12,7 +12,7 @@ from vizsla.errors import VizslaError
 from vizsla.models import LearnedSparse, Model, Network
 from vizsla.text import Analyzer
 from vizsla.training.kinds.learned_sparse import write_sparse_model
-from vizsla.training.prepare.texts import packed_documents
+from vizsla.training.sources.texts import packed_documents
 
 _BIAS = "decoder.bias"
 

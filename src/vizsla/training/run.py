@@ -15,9 +15,9 @@ from vizsla.training.recipe import TrainingRecipe
 from vizsla.training.settings import Key, TrainingSettings, keys_of
 
 if TYPE_CHECKING:
-    from vizsla.training.arrays.pairs import BatchSource
     from vizsla.training.loop.distributed import Distributed
     from vizsla.training.loop.trainer import Report, TrainingResult
+    from vizsla.training.sources.pairs import BatchSource
 
 _FILE = "plan.json"
 _FORMAT = 3
@@ -148,8 +148,8 @@ def train(
 
 def _copy_prepared(given: Path, folder: Path) -> None:
     """Copy what a run began with: its arrays and its initial network."""
-    from vizsla.training.loop.refresh import NEGATIVES
     from vizsla.training.loop.trainer import CHECKPOINT, LOG, START
+    from vizsla.training.sources.refresh import NEGATIVES
 
     if not (given / START).is_file():
         raise VizslaError(f"{given.parent}: this run has no initial network yet; wait for its first step")

@@ -18,10 +18,10 @@ from vizsla.neural.chunks import packed
 from vizsla.neural.heads.augmenter import AugmentedQueries
 from vizsla.npz import read_arrays, save_arrays
 from vizsla.plain_data import parse_json
-from vizsla.training.arrays.dev_set import Assemble, BestDocuments, Encode, numbered_folders
-from vizsla.training.arrays.pairs import TrainingBatch
-from vizsla.training.arrays.products import SparseMatrix, SparseRows, csr
-from vizsla.training.arrays.token_corpus import TokenCorpus, with_special_tokens
+from vizsla.training.loop.products import SparseMatrix, SparseRows, csr
+from vizsla.training.sources.dev_set import Assemble, BestDocuments, Encode, numbered_folders
+from vizsla.training.sources.pairs import TrainingBatch
+from vizsla.training.sources.token_corpus import TokenCorpus, with_special_tokens
 
 MAX_QUERY_LENGTH = 64
 """Tokens of a query that an augmenter reads, special ones included."""

@@ -15,9 +15,9 @@ from torch import Tensor
 from vizsla.errors import InputError, VizslaError
 from vizsla.neural.chunks import packed
 from vizsla.neural.heads.cross import LEAST, joint_pairs
-from vizsla.training.arrays.dev_set import Assemble, Encode, numbered_folders
-from vizsla.training.arrays.pairs import MinedPairs, ScoredPairs, TrainingBatch, open_pairs
-from vizsla.training.arrays.token_corpus import TokenCorpus
+from vizsla.training.sources.dev_set import Assemble, Encode, numbered_folders
+from vizsla.training.sources.pairs import MinedPairs, ScoredPairs, TrainingBatch, open_pairs
+from vizsla.training.sources.token_corpus import TokenCorpus
 
 _DEPTH = 10  # of the measures
 _TOKENS = 65_536  # of dev pairs, encoded at once

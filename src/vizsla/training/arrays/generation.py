@@ -11,9 +11,9 @@ import torch
 from vizsla.errors import VizslaError
 from vizsla.neural.chunks import packed
 from vizsla.neural.generation import TARGET
-from vizsla.training.arrays.dev_set import Assemble, Encode
-from vizsla.training.arrays.pairs import TrainingBatch
-from vizsla.training.arrays.token_corpus import TokenCorpus
+from vizsla.training.sources.dev_set import Assemble, Encode
+from vizsla.training.sources.pairs import TrainingBatch
+from vizsla.training.sources.token_corpus import TokenCorpus
 
 _TOKENS = 32_768  # of a dev set, read at once
 _INPUTS, _TARGETS, _ROWS, _NAME = "inputs", "targets", "rows.npy", "name.txt"

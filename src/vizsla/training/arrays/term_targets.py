@@ -15,11 +15,11 @@ from vizsla.lazy import cached_property
 from vizsla.neural.chunks import packed
 from vizsla.npz import read_arrays, save_arrays
 from vizsla.scratch import GrowingArray
-from vizsla.training.arrays.dev_set import Assemble, BestDocuments, Encode, found
-from vizsla.training.arrays.pairs import TrainingBatch
-from vizsla.training.arrays.products import csr
-from vizsla.training.arrays.token_corpus import TokenCorpus, with_special_tokens
+from vizsla.training.loop.products import csr
 from vizsla.training.settings import CountSettings
+from vizsla.training.sources.dev_set import Assemble, BestDocuments, Encode, found
+from vizsla.training.sources.pairs import TrainingBatch
+from vizsla.training.sources.token_corpus import TokenCorpus, with_special_tokens
 
 _TOKENS = 65_536  # of dev documents, encoded at once
 _BLOCK = 4096  # dev documents, tokenized at once

@@ -18,15 +18,17 @@ from vizsla.models import BM25, Augmenter, CountedStatistics, LearnedSparse, Mod
 from vizsla.models.augmenter import read_query
 from vizsla.text import Analyzer
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingData, TrainingInputs
-from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder
-from vizsla.training.prepare.judged import (
+from vizsla.training.networks import DEFAULT_ENCODER, Base, base_encoder
+from vizsla.training.prepare.writing import SAMPLE, write_network
+from vizsla.training.settings import AugmenterLoss, TrainingSettings, require_at_least, require_one_of, setting
+from vizsla.training.sources.judged import (
     ANSWERLESS_HELP,
     NUMBER,
     judgement_rows,
     positives_and_negatives,
     weighed_rows,
 )
-from vizsla.training.prepare.teacher import (
+from vizsla.training.sources.teacher import (
     MarginSquares,
     TeacherSettings,
     answer_scores,
@@ -34,14 +36,12 @@ from vizsla.training.prepare.teacher import (
     open_teachers,
     teacher_factor,
 )
-from vizsla.training.prepare.writing import SAMPLE, write_network
-from vizsla.training.settings import AugmenterLoss, TrainingSettings, require_at_least, require_one_of, setting
 
 if TYPE_CHECKING:
     from vizsla.neural.chunks import Batch
     from vizsla.training.arrays.augmenter import AugmenterData, AugmenterDev, AugmenterPairs, BM25Rows, QueryTerms
-    from vizsla.training.arrays.token_corpus import TokenCorpus
     from vizsla.training.loop.objectives import Objective
+    from vizsla.training.sources.token_corpus import TokenCorpus
 
 _SAMPLED_DOCUMENTS = 20_000  # of a data set, to find the most frequent word of each term
 _UNKNOWN_PIECE = 100
@@ -207,7 +207,7 @@ class DatasetArrays:
 
     def _read_queries(self, texts: dict[str, str]) -> SplitQueries:
         from vizsla.training.arrays.augmenter import MAX_QUERY_LENGTH, UNREAD, QueryTerms
-        from vizsla.training.arrays.token_corpus import TokenCorpus
+        from vizsla.training.sources.token_corpus import TokenCorpus
 
         ids, pairs = [], []
         for text in texts.values():
@@ -225,7 +225,7 @@ class DatasetArrays:
         `teachers`: models that score the queries with both; their scores are stored beside the file `scores`.
         """
         from vizsla.training.arrays.augmenter import AugmenterPairs
-        from vizsla.training.arrays.token_corpus import TokenCorpus
+        from vizsla.training.sources.token_corpus import TokenCorpus
 
         texts, queries, own = self.queries[split]
         bm25 = replace(self.vocabulary.bm25, variant="lucene")
@@ -274,7 +274,7 @@ def augmenter_data(
     The scores of a teacher are stored in the folder, so that an interrupted run continues from there.
     """
     from vizsla.training.arrays.augmenter import AugmenterData
-    from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.sources.token_corpus import TokenCorpus
 
     by_folder = {d.folder.resolve(): d for d in [*inputs.datasets, *inputs.dev]}
     counted_sets = {path: CountedDataset.read(d, vocabulary.bm25) for path, d in by_folder.items()}
@@ -458,7 +458,7 @@ class AugmenterKind(TrainedKind[AugmenterSettings]):
         import torch
 
         from vizsla.training.arrays.augmenter import MAX_QUERY_LENGTH
-        from vizsla.training.arrays.token_corpus import sample_of
+        from vizsla.training.sources.token_corpus import sample_of
 
         data, bm25 = self._open(folder), self.settings.vocabulary.bm25
         network = network.cpu().eval()
@@ -511,7 +511,7 @@ def augmenter_network(encoder: Any, data: AugmenterData, settings: AugmenterNetw
 def _texts(corpus: TokenCorpus, count: int) -> Batch:
     from vizsla.neural.chunks import packed
     from vizsla.training.arrays.augmenter import MAX_QUERY_LENGTH
-    from vizsla.training.arrays.token_corpus import with_special_tokens
+    from vizsla.training.sources.token_corpus import with_special_tokens
 
     chosen = range(min(len(corpus), count))
     return packed(*with_special_tokens(corpus, chosen, "cpu", max_length=MAX_QUERY_LENGTH), _CHUNK)

@@ -12,9 +12,7 @@ from vizsla.neural.onnx_graph import Precision
 from vizsla.training.kind import TRAINED_KINDS, TrainingData
 from vizsla.training.kinds.dense import DenseCropSource
 from vizsla.training.kinds.pairs import PairKind
-from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, load_network
-from vizsla.training.prepare.sources import GeneratedSource, JudgedSource
-from vizsla.training.prepare.teacher import check_loss
+from vizsla.training.networks import DEFAULT_ENCODER, Base, base_encoder, load_network
 from vizsla.training.prepare.writing import SAMPLE, write_network
 from vizsla.training.settings import (
     ContrastiveLoss,
@@ -23,6 +21,8 @@ from vizsla.training.settings import (
     require_one_of,
     setting,
 )
+from vizsla.training.sources.source import GeneratedSource, JudgedSource
+from vizsla.training.sources.teacher import check_loss
 
 if TYPE_CHECKING:
     from vizsla.training.loop.objectives import Objective
@@ -86,8 +86,8 @@ class CoilKind(PairKind[CoilSettings]):
 
     def open_data(self, folder: Path) -> TrainingData:
         """The pairs and the dev sets."""
-        from vizsla.training.arrays.dev_set import numbered_folders
         from vizsla.training.loop.coil import CoilDevSet
+        from vizsla.training.sources.dev_set import numbered_folders
 
         data = self.settings.data
         places = numbered_folders(folder, "dev")
@@ -103,7 +103,7 @@ class CoilKind(PairKind[CoilSettings]):
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
         """Write the model to search with, and its encoder in floats as other libraries open it."""
         from vizsla.neural.layouts import save_layout
-        from vizsla.training.arrays.token_corpus import sample_of
+        from vizsla.training.sources.token_corpus import sample_of
 
         data = self.settings.data
         network = network.cpu().eval()

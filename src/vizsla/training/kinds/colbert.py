@@ -11,11 +11,11 @@ from vizsla.models import ColBERT, Model
 from vizsla.neural.checkpoints.colbert import ColbertSettings, write_pylate_settings
 from vizsla.training.kind import TRAINED_KINDS, TrainingData
 from vizsla.training.kinds.pairs import PairKind
-from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
-from vizsla.training.prepare.sources import GeneratedSource, JudgedSource, open_dev
-from vizsla.training.prepare.teacher import check_loss
+from vizsla.training.networks import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
 from vizsla.training.prepare.writing import write_network
 from vizsla.training.settings import ContrastiveLoss, TrainingSettings, require_at_least, setting
+from vizsla.training.sources.source import GeneratedSource, JudgedSource, open_dev
+from vizsla.training.sources.teacher import check_loss
 
 if TYPE_CHECKING:
     from vizsla.neural.heads.colbert import Framing

@@ -18,9 +18,10 @@ from vizsla.neural.checkpoints.checkpoint import find_checkpoint
 from vizsla.neural.network import ABOUT, Network
 from vizsla.text import Analyzer
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingData, TrainingInputs
-from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
-from vizsla.training.prepare.generated import GeneratedQueries, generated_queries
-from vizsla.training.prepare.judged import (
+from vizsla.training.networks import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
+from vizsla.training.settings import GROUP_TAUGHT, GroupLoss, TrainingSettings, require_at_least, setting
+from vizsla.training.sources.generated import GeneratedQueries, generated_queries
+from vizsla.training.sources.judged import (
     NEGATIVES_DEPTH,
     NEGATIVES_HELP,
     AnsweredQueries,
@@ -29,14 +30,13 @@ from vizsla.training.prepare.judged import (
     judgement_rows,
     positives_and_negatives,
 )
-from vizsla.training.prepare.teacher import TeacherSettings, check_loss, open_teachers, scaled, taught_pairs
-from vizsla.training.prepare.texts import FIELDS, packed_texts
-from vizsla.training.settings import GROUP_TAUGHT, GroupLoss, TrainingSettings, require_at_least, setting
+from vizsla.training.sources.teacher import TeacherSettings, check_loss, open_teachers, scaled, taught_pairs
+from vizsla.training.sources.texts import FIELDS, packed_texts
 
 if TYPE_CHECKING:
     from vizsla.training.arrays.cross_encoder import CrossEncoderData, CrossEncoderDev
-    from vizsla.training.arrays.pairs import MinedPairs, ScoredPairs
     from vizsla.training.loop.objectives import Objective
+    from vizsla.training.sources.pairs import MinedPairs, ScoredPairs
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def cross_encoder_pairs(
     settings: CrossEncoderDataSettings, analyzer: Analyzer, inputs: TrainingInputs, folder: Path
 ) -> MinedPairs | ScoredPairs:
     """All train queries, judged and generated ones together."""
-    from vizsla.training.arrays.pairs import MinedPairs, ScoredPairs
+    from vizsla.training.sources.pairs import MinedPairs, ScoredPairs
 
     collections = _collections(settings, inputs, folder)
     if not settings.teacher:
@@ -160,7 +160,7 @@ def cross_encoder_dev(
 ) -> CrossEncoderDev:
     """A data set's judged queries with the candidates of a first stage."""
     from vizsla.training.arrays.cross_encoder import CrossEncoderDev
-    from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.sources.token_corpus import TokenCorpus
 
     qrels = dataset.qrels(split)
     queries, documents = dataset.queries_of(qrels), DocumentStore.of(dataset.documents())

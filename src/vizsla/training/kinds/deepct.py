@@ -18,16 +18,16 @@ from vizsla.models.counts import first_pieces
 from vizsla.scratch import GrowingArray
 from vizsla.text import Analyzer
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingData, TrainingInputs
-from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
-from vizsla.training.prepare.judged import judgement_rows
-from vizsla.training.prepare.texts import FIELDS_SETTING, fields_of
+from vizsla.training.networks import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
 from vizsla.training.prepare.writing import SAMPLE, write_network
 from vizsla.training.settings import CountSettings, TrainingSettings, require_at_least, setting
+from vizsla.training.sources.judged import judgement_rows
+from vizsla.training.sources.texts import FIELDS_SETTING, fields_of
 
 if TYPE_CHECKING:
     from vizsla.training.arrays.term_targets import TermDev, TermTargets
-    from vizsla.training.arrays.token_corpus import TokenCorpus
     from vizsla.training.loop.objectives import Objective
+    from vizsla.training.sources.token_corpus import TokenCorpus
 
 
 def term_recall(queries: Sequence[Sequence[str]]) -> dict[str, float]:
@@ -46,7 +46,7 @@ def term_targets(dataset: BeirDataset, pieces: Analyzer, words: Analyzer, fields
     `pieces` makes the tokens that the network reads, `words` the terms that are compared with those of queries.
     """
     from vizsla.training.arrays.term_targets import TermTargets
-    from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.sources.token_corpus import TokenCorpus
 
     qrels = dataset.qrels("train")
     terms = {query: words(text) for query, text in dataset.queries_of(qrels).items()}
@@ -87,7 +87,7 @@ def term_dev(
 ) -> TermDev:
     """A data set's judged queries as terms, and its documents with the term of the word that begins at each token."""
     from vizsla.training.arrays.term_targets import TermDev
-    from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.sources.token_corpus import TokenCorpus
 
     qrels = dataset.qrels(split)
     queries, documents = dataset.queries_of(qrels), DocumentStore.of(dataset.documents())
@@ -194,8 +194,8 @@ class DeepCTKind(TrainedKind[DeepCTSettings]):
 
     def open_data(self, folder: Path) -> TrainingData:
         """The documents with their targets, and the dev sets."""
-        from vizsla.training.arrays.dev_set import numbered_folders
         from vizsla.training.arrays.term_targets import TermDev, TermTargets
+        from vizsla.training.sources.dev_set import numbered_folders
 
         length, counts = self.settings.data.max_length, self.settings.counts
         dev = [TermDev.open(place, counts, length) for place in numbered_folders(folder, "dev")]
@@ -210,7 +210,7 @@ class DeepCTKind(TrainedKind[DeepCTSettings]):
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
         """Write the model in 8 bits to index with, and in floats as other libraries open it."""
         from vizsla.neural.layouts import save_layout
-        from vizsla.training.arrays.token_corpus import TokenCorpus, sample_of
+        from vizsla.training.sources.token_corpus import TokenCorpus, sample_of
 
         network = network.cpu().eval()
         data, counts = self.settings.data, self.settings.counts

@@ -15,27 +15,8 @@ from vizsla.models import Dense, Model, Reranker, Spar, parse_model
 from vizsla.text import Analyzer
 from vizsla.training.kind import TRAINED_KINDS, KindSettings, TrainingData, TrainingInputs
 from vizsla.training.kinds.pairs import PairKind
-from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
+from vizsla.training.networks import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
 from vizsla.training.prepare.distillation import NONE
-from vizsla.training.prepare.judged import JudgedTexts
-from vizsla.training.prepare.sources import (
-    SOURCE_HELP,
-    CropSource,
-    GeneratedSource,
-    JudgedSource,
-    PairSource,
-    TeacherSource,
-    open_dev,
-)
-from vizsla.training.prepare.teacher import (
-    MarginSquares,
-    PairScorer,
-    TeacherSettings,
-    check_loss,
-    open_teacher,
-    teacher_factor,
-)
-from vizsla.training.prepare.texts import LINE_BREAK
 from vizsla.training.prepare.writing import SAMPLE, write_network
 from vizsla.training.settings import (
     TAUGHT,
@@ -46,15 +27,34 @@ from vizsla.training.settings import (
     require_positive,
     setting,
 )
+from vizsla.training.sources.judged import JudgedTexts
+from vizsla.training.sources.source import (
+    SOURCE_HELP,
+    CropSource,
+    GeneratedSource,
+    JudgedSource,
+    PairSource,
+    TeacherSource,
+    open_dev,
+)
+from vizsla.training.sources.teacher import (
+    MarginSquares,
+    PairScorer,
+    TeacherSettings,
+    check_loss,
+    open_teacher,
+    teacher_factor,
+)
+from vizsla.training.sources.texts import LINE_BREAK
 from vizsla.vectors import DenseVectors, JoinedVectors, SparseVectors, TokenVectors, Vectors
 
 if TYPE_CHECKING:
     from vizsla.neural.heads.dense import Pooled, Towers, WithFrozenCompanion
-    from vizsla.training.arrays.pairs import BatchSource
-    from vizsla.training.arrays.products import SparseRows
-    from vizsla.training.arrays.token_corpus import TokenCorpus
-    from vizsla.training.arrays.topic_pairs import TeacherTokens, TeacherVectors
     from vizsla.training.loop.objectives import Objective
+    from vizsla.training.loop.products import SparseRows
+    from vizsla.training.sources.pairs import BatchSource
+    from vizsla.training.sources.token_corpus import TokenCorpus
+    from vizsla.training.sources.topics import TeacherTokens, TeacherVectors
 
 _CLUSTERS, _VECTORS = "clusters.npy", "in_batch"
 _QUERIES_PER_CLUSTER = 200
@@ -125,8 +125,8 @@ class TopicSource(DenseJudgedSource):
         import torch
 
         from vizsla.neural.device import torch_device
-        from vizsla.training.arrays.dev_set import text_vectors
-        from vizsla.training.arrays.topic_pairs import k_means
+        from vizsla.training.sources.dev_set import text_vectors
+        from vizsla.training.sources.topics import k_means
 
         queries = self.open_mined(folder).queries
         device, training = torch_device(), network.training
@@ -138,8 +138,8 @@ class TopicSource(DenseJudgedSource):
 
     def open_pairs(self, folder: Path) -> BatchSource:
         """The queries with their clusters, positives and negatives, and the teachers' scores."""
-        from vizsla.training.arrays.pairs import ScoredPairs
-        from vizsla.training.arrays.topic_pairs import TeacherVectors, TopicPairs
+        from vizsla.training.sources.pairs import ScoredPairs
+        from vizsla.training.sources.topics import TeacherVectors, TopicPairs
 
         scored = super().open_pairs(folder)
         assert isinstance(scored, ScoredPairs)
@@ -158,7 +158,7 @@ def check_in_batch(data: object, loss: DenseLoss) -> None:
 
 def teacher_vectors(collections: Sequence[JudgedTexts], settings: TeacherSettings) -> TeacherVectors:
     """The vectors of a model for all train queries, and for the documents that are drawn for them."""
-    from vizsla.training.arrays.topic_pairs import TeacherVectors
+    from vizsla.training.sources.topics import TeacherVectors
 
     teacher = open_teacher(settings.teacher)
     if isinstance(teacher, Reranker):
@@ -205,7 +205,7 @@ def _without_tokens(groups: list[Vectors]) -> Vectors:
 
 def _tokens(collections: Sequence[list[_TokenPair]], factor: float, teacher: str) -> TeacherTokens | None:
     """The token vectors of all data sets, in 16 bits as an index stores them."""
-    from vizsla.training.arrays.topic_pairs import TeacherTokens
+    from vizsla.training.sources.topics import TeacherTokens
 
     if not collections[0]:
         return None
@@ -234,7 +234,7 @@ def _dense_rows(several: Sequence[Vectors]) -> np.ndarray:
 
 def _sparse_rows(several: Sequence[Vectors], columns: dict[tuple[str, str], int], *, add: bool = False) -> SparseRows:
     """The sparse parts of vectors over the terms that have a column; with `add`, all terms get one."""
-    from vizsla.training.arrays.products import SparseRows
+    from vizsla.training.loop.products import SparseRows
 
     pointers, terms, weights = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
     for vectors in several:
@@ -372,7 +372,7 @@ class DenseKindBase(PairKind[D]):
     ) -> Dense:
         """Write the encoder of both sides, or those of queries and documents."""
         from vizsla.neural.layouts import save_layout
-        from vizsla.training.arrays.token_corpus import sample_of
+        from vizsla.training.sources.token_corpus import sample_of
 
         data, count = self.settings.data, len(encoders)
         written = []

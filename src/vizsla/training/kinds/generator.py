@@ -25,11 +25,11 @@ from vizsla.neural.weights import has_weights, read_checkpoint
 from vizsla.scratch import GrowingArray
 from vizsla.text.sentences import sentences_of
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingData, TrainingInputs
-from vizsla.training.prepare.base_model import Base
+from vizsla.training.networks import Base
 from vizsla.training.prepare.ngrams import ngram_pairs, relevant_passages, titles_of
-from vizsla.training.prepare.texts import FIELDS
 from vizsla.training.prepare.writing import SAMPLE
 from vizsla.training.settings import TrainingSettings, require_at_least, require_one_of, setting
+from vizsla.training.sources.texts import FIELDS
 
 if TYPE_CHECKING:
     from vizsla.training.arrays.generation import GenerationPairs
@@ -117,7 +117,7 @@ def generation_pairs(
 ) -> GenerationPairs:
     """Pairs as token ids; inputs that follow one another and are equal are kept once."""
     from vizsla.training.arrays.generation import GenerationPairs
-    from vizsla.training.arrays.token_corpus import GrowingCorpus
+    from vizsla.training.sources.token_corpus import GrowingCorpus
 
     rows, inputs, targets = GrowingArray(np.int64), GrowingCorpus(np.uint32), GrowingCorpus(np.uint32)
     last: str | None = None
@@ -137,7 +137,7 @@ def generation_pairs(
 def concatenated(several: list[GenerationPairs]) -> GenerationPairs:
     """Pairs of several data sets as pairs of one."""
     from vizsla.training.arrays.generation import GenerationPairs
-    from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.sources.token_corpus import TokenCorpus
 
     before = np.cumsum([0, *(len(pairs.inputs) for pairs in several)])
     return GenerationPairs(
@@ -283,8 +283,8 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
 
     def open_data(self, folder: Path) -> TrainingData:
         """The pairs and the dev sets."""
-        from vizsla.training.arrays.dev_set import numbered_folders
         from vizsla.training.arrays.generation import GenerationDev, GenerationPairs
+        from vizsla.training.sources.dev_set import numbered_folders
 
         dev = [GenerationDev(GenerationPairs.open(place)) for place in numbered_folders(folder, "dev")]
         return TrainingData(GenerationPairs.open(folder / _PAIRS), dev)

@@ -20,20 +20,20 @@ from vizsla.neural.query_tables import PieceVectors, TermWeights
 from vizsla.text import Analyzer
 from vizsla.training.kind import TRAINED_KINDS, TrainingData, TrainingInputs
 from vizsla.training.kinds.pairs import PairKind
-from vizsla.training.prepare.base_model import SPARSE_HEADS, Base, base_sparse_network
-from vizsla.training.prepare.sources import CropSource, GeneratedSource, JudgedSource, open_dev
-from vizsla.training.prepare.teacher import check_loss
-from vizsla.training.prepare.texts import packed_documents
+from vizsla.training.networks import SPARSE_HEADS, Base, base_sparse_network
 from vizsla.training.prepare.writing import SAMPLE, write_network
 from vizsla.training.settings import SparseLoss, TrainingSettings, require_at_least, require_one_of, setting
+from vizsla.training.sources.source import CropSource, GeneratedSource, JudgedSource, open_dev
+from vizsla.training.sources.teacher import check_loss
+from vizsla.training.sources.texts import packed_documents
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from vizsla.training.arrays.token_corpus import TokenCorpus
     from vizsla.training.loop.distributed import Distributed
     from vizsla.training.loop.objectives import Objective
     from vizsla.training.loop.trainer import Report
+    from vizsla.training.sources.token_corpus import TokenCorpus
 
 _HEADROOM = 1.1  # of the stored range of weights, above the highest weight seen
 _TABLE_TERMS = 16  # of a piece in a table for queries
@@ -56,7 +56,7 @@ def write_sparse_model(
     """
     from vizsla.neural.heads.splade import SpladeDoc
     from vizsla.neural.layouts import save_layout
-    from vizsla.training.arrays.token_corpus import sample_of
+    from vizsla.training.sources.token_corpus import sample_of
 
     pieces = network.eval().piece_vectors(_TABLE_TERMS) if query_table else None  # before it leaves a GPU
     network = network.cpu()
@@ -96,7 +96,7 @@ def _highest_weight(network: Any, corpus: TokenCorpus, length: int) -> float:
     import torch
 
     from vizsla.neural.chunks import packed
-    from vizsla.training.arrays.token_corpus import with_special_tokens
+    from vizsla.training.sources.token_corpus import with_special_tokens
 
     chosen = np.linspace(0, len(corpus) - 1, min(len(corpus), SAMPLE)).astype(int)
     with torch.inference_mode():
@@ -251,7 +251,7 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
     def _sparsify(self, network: Any, corpus: TokenCorpus) -> None:
         """Leave a text with few active terms."""
         from vizsla.neural.chunks import packed
-        from vizsla.training.arrays.token_corpus import with_special_tokens
+        from vizsla.training.sources.token_corpus import with_special_tokens
 
         first = range(min(len(corpus), _SPARSIFY_TEXTS))
         device = next(network.parameters()).device
@@ -282,7 +282,7 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
         return f'vizsla index SOURCE -o DIR --model {output}, or "{other.get(head, f"bm51(network={output})")}"'
 
     def _documents(self, folder: Path) -> TokenCorpus:
-        from vizsla.training.arrays.token_corpus import TokenCorpus
+        from vizsla.training.sources.token_corpus import TokenCorpus
 
         if self.reads_datasets and self.reads_corpus:
             return TokenCorpus.open(folder / _MASKED_LM_CORPUS)

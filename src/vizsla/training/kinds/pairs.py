@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from vizsla.training.kind import KindSettings, TrainedKind, TrainingInputs
-from vizsla.training.prepare.base_model import Base
-from vizsla.training.prepare.sources import PairSource, prepare_dev
+from vizsla.training.networks import Base
+from vizsla.training.sources.source import PairSource, prepare_dev
 
 
 class PairSettings(KindSettings, Protocol):

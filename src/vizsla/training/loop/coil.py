@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from vizsla.neural.heads.coil import CoilVectors
-from vizsla.training.arrays.dev_set import Assemble, DevSet, Encode
-from vizsla.training.arrays.products import inner_products
 from vizsla.training.loop.objectives import Step, loss_of
+from vizsla.training.loop.products import inner_products
 from vizsla.training.settings import ContrastiveLoss
+from vizsla.training.sources.dev_set import Assemble, DevSet, Encode
 
 _BLOCK = 2048  # documents of a dev set that are encoded and scored at once
 _PAIRS = 1 << 21  # pairs of equal tokens whose products are made at once

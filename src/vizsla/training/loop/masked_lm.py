@@ -13,11 +13,11 @@ from torch import Tensor
 from vizsla.neural.chunks import packed
 from vizsla.neural.heads.sparta import Sparta
 from vizsla.neural.heads.splade import Splade
-from vizsla.training.arrays.pairs import CroppedPairs, Crops
-from vizsla.training.arrays.token_corpus import MASK, TokenCorpus
 from vizsla.training.loop.distributed import Distributed
 from vizsla.training.loop.trainer import adamw
 from vizsla.training.settings import TrainingSettings
+from vizsla.training.sources.pairs import CroppedPairs, Crops
+from vizsla.training.sources.token_corpus import MASK, TokenCorpus
 
 SHARE = 0.15  # of tokens are predicted; of these 80% are masked, 10% replaced by a random token, 10% left unchanged
 _WHOLE_WINDOWS = Crops(min_fraction=1.0, max_fraction=1.0, deletion_rate=0.0)

@@ -15,9 +15,8 @@ from vizsla.neural.heads.augmenter import AugmentedQueries
 from vizsla.neural.heads.colbert import TokenTexts
 from vizsla.training.arrays.augmenter import BatchRows, query_vectors
 from vizsla.training.arrays.cross_encoder import Group
-from vizsla.training.arrays.pairs import Margins, TrainingBatch
-from vizsla.training.arrays.products import inner_products, scores_of, sparse_product
 from vizsla.training.loop.distributed import Distributed
+from vizsla.training.loop.products import inner_products, scores_of, sparse_product
 from vizsla.training.settings import (
     BINARY,
     CONTRASTIVE,
@@ -31,6 +30,7 @@ from vizsla.training.settings import (
     GroupLoss,
     SparseLoss,
 )
+from vizsla.training.sources.pairs import Margins, TrainingBatch
 
 
 def contrastive_loss(scores: Tensor, *, symmetric: bool = True, false_negatives: Tensor | None = None) -> Tensor:

@@ -18,12 +18,12 @@ from vizsla.errors import InputError, VizslaError
 from vizsla.neural.chunks import Batch, Chunk, packed
 from vizsla.neural.encoder import PackedBert, Padded, forward_operations
 from vizsla.plain_data import parse_json
-from vizsla.training.arrays.dev_set import Dev
-from vizsla.training.arrays.pairs import BatchSource, TrainingBatch
 from vizsla.training.loop.distributed import Distributed
 from vizsla.training.loop.objectives import ContrastiveObjective, Objective, Step
-from vizsla.training.loop.refresh import NegativesRefresh
 from vizsla.training.settings import TrainingSettings, keys_of
+from vizsla.training.sources.dev_set import Dev
+from vizsla.training.sources.pairs import BatchSource, TrainingBatch
+from vizsla.training.sources.refresh import NegativesRefresh
 
 
 class _RandomState:

@@ -20,15 +20,15 @@ from vizsla.scratch import GrowingArray, StoredTexts
 from vizsla.text import Analyzer
 from vizsla.text.random_words import random_number, random_words
 from vizsla.text.sentences import sentences_of
-from vizsla.training.prepare.judged import NUMBER, ranked_ids, temporary_index
-from vizsla.training.prepare.texts import FIELDS, LINE_BREAK, TextPacker, packed_texts, read_texts
 from vizsla.training.settings import require_at_least, require_one_of, require_positive, setting
+from vizsla.training.sources.judged import NUMBER, ranked_ids, temporary_index
+from vizsla.training.sources.texts import FIELDS, LINE_BREAK, TextPacker, packed_texts, read_texts
 
 if TYPE_CHECKING:
     from vizsla.index import Index
-    from vizsla.training.arrays.dev_set import ImitationDev
-    from vizsla.training.arrays.pairs import MinedPairs
-    from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.sources.dev_set import ImitationDev
+    from vizsla.training.sources.pairs import MinedPairs
+    from vizsla.training.sources.token_corpus import TokenCorpus
 
 _RANKED = 4096  # queries whose documents are looked up at once
 SAMPLED, ALL, NONE = "sampled", "all", "none"
@@ -200,7 +200,7 @@ def distillation_data(
     Queries for which the teacher finds fewer than `depth` documents are left out. `separator`: what is between title
     and text in what the trained model reads of a document.
     """
-    from vizsla.training.arrays.pairs import MinedPairs
+    from vizsla.training.sources.pairs import MinedPairs
 
     documents, questions = DocumentStore.of(documents), read_questions(settings)
     drawn = _at_most(
@@ -231,7 +231,7 @@ def _rank(
     settings: DistillationSettings,
 ) -> _Ranked:  # fmt: skip
     """The queries for which the teacher finds enough documents, as token ids, and its first and last documents."""
-    from vizsla.training.arrays.token_corpus import GrowingCorpus, TokenCorpus
+    from vizsla.training.sources.token_corpus import GrowingCorpus, TokenCorpus
 
     packer, depth = TextPacker(analyzer), settings.depth
     kept_queries = GrowingCorpus(packer.dtype)
@@ -256,7 +256,7 @@ def _rank(
 
 def _imitation_dev(name: str, ranked: _Ranked, texts: TokenCorpus, settings: DistillationSettings) -> ImitationDev:
     """The first document for each question, and one of the last, drawn at random."""
-    from vizsla.training.arrays.dev_set import ImitationDev
+    from vizsla.training.sources.dev_set import ImitationDev
 
     count = len(ranked.queries)
     places = np.random.default_rng((settings.seed, 2)).integers(1, settings.bottom_negatives + 1, count)

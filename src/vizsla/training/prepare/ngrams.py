@@ -48,7 +48,7 @@ def ngram_pairs(
     one that has more of the question's words is drawn more often. Questions without either are left out.
     """
     from vizsla.training.arrays.generation import GenerationPairs
-    from vizsla.training.arrays.token_corpus import GrowingCorpus
+    from vizsla.training.sources.token_corpus import GrowingCorpus
 
     rng, questions = np.random.default_rng(seed), dataset.queries_of(dataset.qrels(split))
     inputs, targets, rows = GrowingCorpus(np.uint32), GrowingCorpus(np.uint32), []

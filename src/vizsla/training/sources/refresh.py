@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from vizsla.npz import read_arrays, save_arrays
-from vizsla.training.arrays.dev_set import Assemble, BestDocuments, Encode, found, numbered_folders, text_vectors
-from vizsla.training.arrays.pairs import MinedPairs
-from vizsla.training.arrays.products import scores_of, sparse_rows
-from vizsla.training.arrays.token_corpus import TokenCorpus
 from vizsla.training.loop.distributed import Distributed
+from vizsla.training.loop.products import scores_of, sparse_rows
+from vizsla.training.sources.dev_set import Assemble, BestDocuments, Encode, found, numbered_folders, text_vectors
+from vizsla.training.sources.pairs import MinedPairs
+from vizsla.training.sources.token_corpus import TokenCorpus
 
 NEGATIVES = "negatives"
 

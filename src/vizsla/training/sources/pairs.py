@@ -14,8 +14,8 @@ from torch import Tensor
 from vizsla.errors import VizslaError
 from vizsla.lazy import cached_property
 from vizsla.npz import read_arrays, save_arrays
-from vizsla.training.arrays.token_corpus import TokenCorpus, with_special_tokens
 from vizsla.training.settings import CropSettings
+from vizsla.training.sources.token_corpus import TokenCorpus, with_special_tokens
 
 
 class TrainingBatch(NamedTuple):

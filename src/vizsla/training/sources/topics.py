@@ -12,8 +12,8 @@ from torch import Tensor
 
 from vizsla.errors import InputError
 from vizsla.lazy import cached_property
-from vizsla.training.arrays.pairs import ScoredPairs, TrainingBatch
-from vizsla.training.arrays.products import SparseRows
+from vizsla.training.loop.products import SparseRows
+from vizsla.training.sources.pairs import ScoredPairs, TrainingBatch
 
 _ROWS = 16_384  # vectors compared with all centroids at once
 

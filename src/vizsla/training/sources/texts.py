@@ -14,7 +14,7 @@ from vizsla.models import field_text
 from vizsla.text import Analyzer
 
 if TYPE_CHECKING:
-    from vizsla.training.arrays.token_corpus import TokenCorpus
+    from vizsla.training.sources.token_corpus import TokenCorpus
 
 FIELDS = ("title", "text")
 FIELDS_SETTING = "/".join(FIELDS)
@@ -71,7 +71,7 @@ class TextPacker:
 
 def packed_texts(texts: Iterable[str], analyzer: Analyzer) -> TokenCorpus:
     """Texts as token ids, empty ones included."""
-    from vizsla.training.arrays.token_corpus import GrowingCorpus
+    from vizsla.training.sources.token_corpus import GrowingCorpus
 
     packer = TextPacker(analyzer)
     growing = GrowingCorpus(packer.dtype)
@@ -85,7 +85,7 @@ def packed_documents(documents: Iterable[Document], analyzer: Analyzer, passages
 
     `passages_per_document`: this many neighbours with the same title become one document.
     """
-    from vizsla.training.arrays.token_corpus import GrowingCorpus
+    from vizsla.training.sources.token_corpus import GrowingCorpus
 
     packer = TextPacker(analyzer)
     growing = GrowingCorpus(packer.dtype)

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from vizsla.errors import InputError
 from vizsla.neural.chunks import Batch, Chunk, packed
-from vizsla.training.arrays.products import SparseRows, inner_products, scores_of
-from vizsla.training.arrays.token_corpus import TokenCorpus, with_special_tokens
+from vizsla.training.loop.products import SparseRows, inner_products, scores_of
+from vizsla.training.sources.token_corpus import TokenCorpus, with_special_tokens
 
 _TOKENS = 65_536  # encoded at once
 _BLOCK = 2048  # documents scored at once
