@@ -6,22 +6,24 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from vizsla.errors import InputError, VizslaError
 from vizsla.lazy import cached_property
 from vizsla.neural.chunks import packed
 from vizsla.neural.heads.augmenter import AugmentedQueries
+from vizsla.neural.lazy_torch import no_grad, torch
 from vizsla.npz import read_arrays, save_arrays
 from vizsla.plain_data import parse_json
 from vizsla.training.loop.products import SparseMatrix, SparseRows, csr
 from vizsla.training.sources.dev_set import Assemble, BestDocuments, Encode, numbered_folders
 from vizsla.training.sources.pairs import TrainingBatch
 from vizsla.training.sources.token_corpus import TokenCorpus, with_special_tokens
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MAX_QUERY_LENGTH = 64
 """Tokens of a query that an augmenter reads, special ones included."""
@@ -289,7 +291,7 @@ class AugmenterDev:
         name, own, judgements, most = read_arrays(file, "name", "own", "judgements", "max_added_terms")
         return cls(str(name), BM25Rows.read(file), queries, QueryTerms(own), judgements, int(most))
 
-    @torch.no_grad()
+    @no_grad
     def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
         """nDCG@10 of BM25 with the network's expanded queries."""
         documents = self._documents(device)

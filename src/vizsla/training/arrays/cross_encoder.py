@@ -6,18 +6,20 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from vizsla.errors import InputError, VizslaError
 from vizsla.neural.chunks import packed
 from vizsla.neural.heads.cross import LEAST, joint_pairs
+from vizsla.neural.lazy_torch import no_grad, torch
 from vizsla.training.sources.dev_set import Assemble, Encode, numbered_folders
 from vizsla.training.sources.pairs import MinedPairs, ScoredPairs, TrainingBatch, open_pairs
 from vizsla.training.sources.token_corpus import TokenCorpus
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _DEPTH = 10  # of the measures
 _TOKENS = 65_536  # of dev pairs, encoded at once
@@ -154,7 +156,7 @@ class CrossEncoderDev:
         queries, documents, candidates = (TokenCorpus.open(path / part) for part in _TEXTS)
         return cls(str(name), queries, documents, candidates, grades, ideal, int(lengths[0]), int(lengths[1]))
 
-    @torch.no_grad()
+    @no_grad
     def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
         """nDCG@10 and MRR@10 of the candidates in the order of the network's scores."""
         query_numbers = np.repeat(np.arange(len(self.candidates)), np.diff(self.candidates.offsets))

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from vizsla.errors import VizslaError
 from vizsla.neural.chunks import packed
 from vizsla.neural.generation import TARGET
+from vizsla.neural.lazy_torch import no_grad, torch
 from vizsla.training.sources.dev_set import Assemble, Encode
 from vizsla.training.sources.pairs import TrainingBatch
 from vizsla.training.sources.token_corpus import TokenCorpus
@@ -88,7 +88,7 @@ class GenerationDev:
         """The data set's name."""
         return self.pairs.name
 
-    @torch.no_grad()
+    @no_grad
     def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
         """The probability of a token of the targets, as the geometric mean over all of them."""
         batch = packed(*self.pairs.texts(np.arange(len(self.pairs)), device), _TOKENS)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from vizsla.errors import VizslaError
 from vizsla.lazy import cached_property
 from vizsla.neural.chunks import packed
+from vizsla.neural.lazy_torch import no_grad, torch
 from vizsla.npz import read_arrays, save_arrays
 from vizsla.scratch import GrowingArray
 from vizsla.training.loop.products import csr
@@ -20,6 +20,9 @@ from vizsla.training.settings import CountSettings
 from vizsla.training.sources.dev_set import Assemble, BestDocuments, Encode, found
 from vizsla.training.sources.pairs import TrainingBatch
 from vizsla.training.sources.token_corpus import TokenCorpus, with_special_tokens
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _TOKENS = 65_536  # of dev documents, encoded at once
 _BLOCK = 4096  # dev documents, tokenized at once
@@ -105,7 +108,7 @@ class TermDev:
     max_length: int = 128
     settings: CountSettings = field(default_factory=CountSettings)
 
-    @torch.no_grad()
+    @no_grad
     def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
         """nDCG@10 of BM25 over the counts."""
         columns = 1 + max(int(self.terms.max(initial=0)), int(self.queries.ids.max(initial=0)))

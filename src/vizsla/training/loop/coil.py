@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from vizsla.neural.heads.coil import CoilVectors
+from vizsla.neural.lazy_torch import no_grad, torch
 from vizsla.training.loop.objectives import Step, loss_of
 from vizsla.training.loop.products import inner_products
 from vizsla.training.settings import ContrastiveLoss
 from vizsla.training.sources.dev_set import Assemble, DevSet, Encode
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _BLOCK = 2048  # documents of a dev set that are encoded and scored at once
 _PAIRS = 1 << 21  # pairs of equal tokens whose products are made at once
@@ -42,7 +43,7 @@ def _products(a: Tensor, b: Tensor) -> Tensor:
     return (a.to(dtype) * b.to(dtype)).sum(1)
 
 
-@torch.no_grad()
+@no_grad
 def _pairs(queries: CoilVectors, documents: CoilVectors) -> Iterator[tuple[Tensor, Tensor]]:
     """Pairs of a query token and an equal document token, by query token and then by document."""
     order = torch.argsort(documents.ids * len(documents.cls) + documents.texts, stable=True)
@@ -64,7 +65,7 @@ def _pairs(queries: CoilVectors, documents: CoilVectors) -> Iterator[tuple[Tenso
         begin = end
 
 
-@torch.no_grad()
+@no_grad
 def _best_pairs(queries: CoilVectors, documents: CoilVectors, own: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """Of the pairs of a query token and the tokens of a document the one with the highest product."""
     products = _products(queries.tokens[own], documents.tokens[other])
@@ -81,7 +82,7 @@ def _best_pairs(queries: CoilVectors, documents: CoilVectors, own: Tensor, other
 class CoilDevSet(DevSet):
     """A dev set for a network whose scores are those of COIL."""
 
-    @torch.no_grad()
+    @no_grad
     def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
         """nDCG@10 of the network, and of the sum of its scores and BM25's after scaling both to the same spread."""
         queries: Any = self._vectors(self.queries, 0, len(self.queries), 0, encode, assemble, device)

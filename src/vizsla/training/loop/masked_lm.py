@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
-
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from vizsla.neural.chunks import packed
 from vizsla.neural.heads.sparta import Sparta
 from vizsla.neural.heads.splade import Splade
+from vizsla.neural.lazy_torch import F, torch
 from vizsla.training.loop.distributed import Distributed
 from vizsla.training.loop.trainer import adamw
 from vizsla.training.settings import TrainingSettings
 from vizsla.training.sources.pairs import CroppedPairs, Crops
 from vizsla.training.sources.token_corpus import MASK, TokenCorpus
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SHARE = 0.15  # of tokens are predicted; of these 80% are masked, 10% replaced by a random token, 10% left unchanged
 _WHOLE_WINDOWS = Crops(min_fraction=1.0, max_fraction=1.0, deletion_rate=0.0)

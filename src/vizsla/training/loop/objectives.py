@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
-
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from vizsla.errors import VizslaError
 from vizsla.neural.chunks import Batch
 from vizsla.neural.heads.augmenter import AugmentedQueries
 from vizsla.neural.heads.colbert import TokenTexts
+from vizsla.neural.lazy_torch import F, no_grad, torch
 from vizsla.training.arrays.augmenter import BatchRows, query_vectors
 from vizsla.training.arrays.cross_encoder import Group
 from vizsla.training.loop.distributed import Distributed
@@ -31,6 +28,9 @@ from vizsla.training.settings import (
     SparseLoss,
 )
 from vizsla.training.sources.pairs import Margins, TrainingBatch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def contrastive_loss(scores: Tensor, *, symmetric: bool = True, false_negatives: Tensor | None = None) -> Tensor:
@@ -397,7 +397,7 @@ class AugmenterObjective:
         return total
 
 
-@torch.no_grad()
+@no_grad
 def _accuracy(scores: Tensor) -> Tensor:
     """The share of queries whose own document has the highest score."""
     return (scores.argmax(1) == torch.arange(len(scores), device=scores.device)).float().mean()

@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from vizsla.errors import InputError
 from vizsla.neural.chunks import Batch, Chunk, packed
+from vizsla.neural.lazy_torch import no_grad, torch
 from vizsla.training.loop.products import SparseRows, inner_products, scores_of
 from vizsla.training.sources.token_corpus import TokenCorpus, with_special_tokens
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _TOKENS = 65_536  # encoded at once
 _BLOCK = 2048  # documents scored at once
@@ -24,9 +26,9 @@ SPREAD = 1 << 26
 """Scores whose spread is measured, to add those of two models."""
 _NAME = "name.txt"
 
-Encode = Callable[[Chunk], Tensor]
+Encode = Callable[[Chunk], "Tensor"]
 """A function from a chunk of texts to the network's output."""
-Assemble = Callable[[list[Tensor], Batch], Any]
+Assemble = Callable[[list["Tensor"], Batch], Any]
 """A function that combines a network's outputs for the chunks of a batch into vectors."""
 
 
@@ -90,7 +92,7 @@ class DevSet:
         documents, queries = TokenCorpus.open(path / "documents"), TokenCorpus.open(path / "queries")
         return cls(name, documents, queries, judgements, bm25[0], bm25[1], max_length, document_terms, sparse)
 
-    @torch.no_grad()
+    @no_grad
     def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
         """nDCG@10 of the network, and of the sum of its scores and BM25's after scaling both to the same spread."""
         queries = self._vectors(self.queries, 0, len(self.queries), 0, encode, assemble, device)
@@ -284,7 +286,7 @@ class ImitationDev:
         documents, queries = TokenCorpus.open(path / "documents"), TokenCorpus.open(path / "queries")
         return cls(name, queries, documents, first, max_query_length, max_document_length)
 
-    @torch.no_grad()
+    @no_grad
     def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
         """The mean reciprocal rank of the teacher's first document in the pool; of equal scores the worst rank."""
 
@@ -304,7 +306,7 @@ class ImitationDev:
 _ENCODED = 4096  # texts whose vectors are made at once
 
 
-@torch.no_grad()
+@no_grad
 def text_vectors(
     texts: TokenCorpus, side: int, max_length: int, encode: Encode, assemble: Assemble, device: torch.device
 ) -> Iterator[Any]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from vizsla.errors import VizslaError
 from vizsla.lazy import cached_property
+from vizsla.neural.lazy_torch import torch
 from vizsla.npz import read_arrays, save_arrays
 from vizsla.training.settings import CropSettings
 from vizsla.training.sources.token_corpus import TokenCorpus, with_special_tokens
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class TrainingBatch(NamedTuple):

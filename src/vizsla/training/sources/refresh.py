@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
+from vizsla.neural.lazy_torch import no_grad, torch
 from vizsla.npz import read_arrays, save_arrays
 from vizsla.training.loop.distributed import Distributed
 from vizsla.training.loop.products import scores_of, sparse_rows
@@ -90,7 +90,7 @@ class NegativesRefresh:
         return self.folder / f"{NEGATIVES}-{step}"
 
 
-@torch.no_grad()
+@no_grad
 def mined_negatives(refresh: NegativesRefresh, encode: Encode, assemble: Assemble, device: torch.device) -> TokenCorpus:
     """For each query the documents of its data set that score highest, best first, without those that answer it."""
     return TokenCorpus.of(_mined(refresh, encode, assemble, device), np.uint32)

@@ -6,14 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from vizsla.errors import InputError
+from vizsla.neural.lazy_torch import torch
 from vizsla.scratch import GrowingArray, blocks_of, offsets_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _IDS, _OFFSETS = "ids.npy", "offsets.npy"
 _ROWS = 10_000  # texts that are packed at once

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from vizsla.errors import InputError
 from vizsla.lazy import cached_property
+from vizsla.neural.lazy_torch import no_grad, torch
 from vizsla.training.loop.products import SparseRows
 from vizsla.training.sources.pairs import ScoredPairs, TrainingBatch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _ROWS = 16_384  # vectors compared with all centroids at once
 
 
-@torch.no_grad()
+@no_grad
 def k_means(vectors: Tensor, count: int, seed: int = 0, iterations: int = 25) -> np.ndarray:
     """[vectors] the cluster of each vector, by Lloyd's algorithm from random vectors; the same seed gives the same.
 
