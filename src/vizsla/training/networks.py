@@ -12,8 +12,15 @@ from vizsla.models import ColBERT, DeepCT, Dense, LearnedSparse, Model
 from vizsla.models.learned_sparse import SHIPPED
 from vizsla.neural.checkpoints.checkpoint import bert_arrays, find_checkpoint, trainable_config
 from vizsla.neural.checkpoints.splade import HEAD, masked_language_arrays
+from vizsla.neural.encoder import encoder_of
+from vizsla.neural.heads.sparta import Sparta
+from vizsla.neural.heads.splade import Splade, SpladeDoc, TiedHead
+from vizsla.neural.heads.unicoil import UniCoil
+from vizsla.neural.inference import bert_model, load
+from vizsla.neural.lazy_torch import torch
 from vizsla.neural.network import ABOUT, Network
 from vizsla.neural.query_tables import TermWeights
+from vizsla.neural.weights import read_weights
 from vizsla.text import Analyzer
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -34,8 +41,6 @@ class Base(NamedTuple):
 
 def base_encoder(base_model: str, seed: int = 0) -> Base:
     """The encoder of a base model, without a head."""
-    import torch
-
     torch.manual_seed(seed)
     model = known_model(base_model)
     if model is None:
@@ -51,12 +56,6 @@ def base_sparse_network(base_model: str, head: str, seed: int = 0) -> Base:
 
     A SPLADE is initialised with the masked-language head of a BERT or DistilBERT, if it has one.
     """
-    import torch
-
-    from vizsla.neural.heads.sparta import Sparta
-    from vizsla.neural.heads.splade import Splade, SpladeDoc, TiedHead
-    from vizsla.neural.heads.unicoil import UniCoil
-
     model = known_model(base_model)
     for_documents = head == "splade-doc"
     if model is not None and model.network.kind == ("splade" if for_documents else head):
@@ -115,9 +114,6 @@ def known_model(base_model: str) -> LearnedSparse | Dense | DeepCT | ColBERT | N
 
 def _transformers_encoder(base_model: str) -> Base:
     """An encoder of transformers, by folder or name: a BERT, or a DistilBERT as a BERT."""
-    from vizsla.neural.encoder import encoder_of
-    from vizsla.neural.inference import bert_model
-
     folder = find_checkpoint(base_model)
     config = trainable_config(folder)
     analyzer = Analyzer.parse(f"wordpiece:{folder}")
@@ -144,7 +140,5 @@ def load_network(network: Any) -> Any:
     """A saved network, in torch."""
     if not isinstance(network, Network):
         raise InputError("only BERT and DistilBERT can be trained, and this is another", file=str(network.folder))
-    from vizsla.neural.inference import load
-    from vizsla.neural.weights import read_weights
 
     return load(read_weights(network.folder), network.kind, network.heads, network.pooling or "mean")

@@ -5,15 +5,14 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from vizsla.described import DescriptionError, check_type
 from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.neural.inference import has_fast_bfloat16
+from vizsla.neural.lazy_torch import torch
 from vizsla.numbers import short
 from vizsla.spec import Option
-
-if TYPE_CHECKING:
-    import torch
 
 T = TypeVar("T")
 TAG = "source"
@@ -239,8 +238,6 @@ class TrainingSettings:
 
     def uses_bfloat16(self, device: torch.device) -> bool:
         """Whether products on this device are computed in 16 bits."""
-        from vizsla.neural.inference import has_fast_bfloat16
-
         return self.precision == "bfloat16" and has_fast_bfloat16(device)
 
     def learning_rate_at(self, step: int) -> float:

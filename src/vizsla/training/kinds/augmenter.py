@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,24 @@ from vizsla.index.storage.document_store import DocumentStore
 from vizsla.lazy import cached_property
 from vizsla.models import BM25, Augmenter, CountedStatistics, LearnedSparse, Model, Reranker, field_text
 from vizsla.models.augmenter import read_query
+from vizsla.neural.chunks import Batch, packed
+from vizsla.neural.heads.augmenter import Adder
+from vizsla.neural.heads.augmenter import Augmenter as Network
+from vizsla.neural.lazy_torch import torch
+from vizsla.neural.weights import read_weights
 from vizsla.text import Analyzer
+from vizsla.training.arrays.augmenter import (
+    MAX_QUERY_LENGTH,
+    UNREAD,
+    AugmenterData,
+    AugmenterDev,
+    AugmenterPairs,
+    BM25Rows,
+    MixedPairs,
+    QueryTerms,
+)
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingData, TrainingInputs
+from vizsla.training.loop.objectives import AugmenterObjective, Objective
 from vizsla.training.networks import DEFAULT_ENCODER, Base, base_encoder
 from vizsla.training.prepare.writing import SAMPLE, write_network
 from vizsla.training.settings import AugmenterLoss, TrainingSettings, require_at_least, require_one_of, setting
@@ -36,12 +52,7 @@ from vizsla.training.sources.teacher import (
     open_teachers,
     teacher_factor,
 )
-
-if TYPE_CHECKING:
-    from vizsla.neural.chunks import Batch
-    from vizsla.training.arrays.augmenter import AugmenterData, AugmenterDev, AugmenterPairs, BM25Rows, QueryTerms
-    from vizsla.training.loop.objectives import Objective
-    from vizsla.training.sources.token_corpus import TokenCorpus
+from vizsla.training.sources.token_corpus import TokenCorpus, sample_of, with_special_tokens
 
 _SAMPLED_DOCUMENTS = 20_000  # of a data set, to find the most frequent word of each term
 _UNKNOWN_PIECE = 100
@@ -157,8 +168,6 @@ def surface_pieces(
 
 def bm25_rows(dataset: CountedDataset, bm25: BM25, columns: Mapping[str, int], factor: float = 1.0) -> BM25Rows:
     """The documents of a data set over the terms that have a column; their weights are multiplied by `factor`."""
-    from vizsla.training.arrays.augmenter import BM25Rows
-
     rows = weighed_rows(dataset.documents, bm25, dataset.statistics, columns, factor)
     column_of = np.array([columns.get(term, -1) for term in dataset.terms], np.int64)
     idf, document_share = (np.zeros(len(columns), np.float32) for _ in range(2))
@@ -206,9 +215,6 @@ class DatasetArrays:
         self.collection = bm25_rows(dataset, vocabulary.bm25, self.columns, vocabulary.factor)
 
     def _read_queries(self, texts: dict[str, str]) -> SplitQueries:
-        from vizsla.training.arrays.augmenter import MAX_QUERY_LENGTH, UNREAD, QueryTerms
-        from vizsla.training.sources.token_corpus import TokenCorpus
-
         ids, pairs = [], []
         for text in texts.values():
             tokens, own = read_query(text, self.vocabulary.bm25.text_analyzer, self.pieces, MAX_QUERY_LENGTH)
@@ -224,9 +230,6 @@ class DatasetArrays:
 
         `teachers`: models that score the queries with both; their scores are stored beside the file `scores`.
         """
-        from vizsla.training.arrays.augmenter import AugmenterPairs
-        from vizsla.training.sources.token_corpus import TokenCorpus
-
         texts, queries, own = self.queries[split]
         bm25 = replace(self.vocabulary.bm25, variant="lucene")
         positives, ranked = positives_and_negatives(
@@ -252,8 +255,6 @@ class DatasetArrays:
 
     def dev(self, max_added_terms: int, split: str = "dev") -> AugmenterDev:
         """The judged queries of a dev split."""
-        from vizsla.training.arrays.augmenter import AugmenterDev
-
         texts, queries, own = self.queries[split]
         judgements = judgement_rows(self.dataset.documents, texts, self.dataset.dataset.qrels(split))
         return AugmenterDev(self.dataset.dataset.name, self.collection, queries, own, judgements, max_added_terms)
@@ -273,9 +274,6 @@ def augmenter_data(
 
     The scores of a teacher are stored in the folder, so that an interrupted run continues from there.
     """
-    from vizsla.training.arrays.augmenter import AugmenterData
-    from vizsla.training.sources.token_corpus import TokenCorpus
-
     by_folder = {d.folder.resolve(): d for d in [*inputs.datasets, *inputs.dev]}
     counted_sets = {path: CountedDataset.read(d, vocabulary.bm25) for path, d in by_folder.items()}
     train, dev = ([d.folder.resolve() for d in datasets] for datasets in (inputs.datasets, inputs.dev))
@@ -438,8 +436,6 @@ class AugmenterKind(TrainedKind[AugmenterSettings]):
 
     def open_data(self, folder: Path) -> TrainingData:
         """The queries of all data sets, and the dev sets."""
-        from vizsla.training.arrays.augmenter import MixedPairs
-
         data = self._open(folder)
         return TrainingData(MixedPairs(data.pairs), data.dev)
 
@@ -449,17 +445,10 @@ class AugmenterKind(TrainedKind[AugmenterSettings]):
 
     def objective(self) -> Objective:
         """A contrastive loss over BM25 scores, plus the cost of added terms."""
-        from vizsla.training.loop.objectives import AugmenterObjective
-
         return AugmenterObjective(self.settings.loss)
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
         """Write the augmenter in 8 bits."""
-        import torch
-
-        from vizsla.training.arrays.augmenter import MAX_QUERY_LENGTH
-        from vizsla.training.sources.token_corpus import sample_of
-
         data, bm25 = self._open(folder), self.settings.vocabulary.bm25
         network = network.cpu().eval()
         network.settle()
@@ -483,8 +472,6 @@ class AugmenterKind(TrainedKind[AugmenterSettings]):
 
     def _open(self, folder: Path) -> AugmenterData:
         """The arrays of a run, read once."""
-        from vizsla.training.arrays.augmenter import AugmenterData
-
         if folder not in self._data:
             self._data[folder] = AugmenterData.open(folder)
         return self._data[folder]
@@ -496,9 +483,6 @@ def augmenter_network(encoder: Any, data: AugmenterData, settings: AugmenterNetw
     The row of a term is initialised with the encoder's state of its word alone, so that at first words similar to those
     of the query are added.
     """
-    from vizsla.neural.heads.augmenter import Adder
-    from vizsla.neural.heads.augmenter import Augmenter as Network
-
     tied = encoder.embeddings.word_embeddings if data.words is None else None
     adder = Adder(len(data.terms), encoder.hidden, settings.head_rank, tied)
     network = Network(encoder, adder, settings.weigh_query_terms, settings.trust)
@@ -509,20 +493,12 @@ def augmenter_network(encoder: Any, data: AugmenterData, settings: AugmenterNetw
 
 
 def _texts(corpus: TokenCorpus, count: int) -> Batch:
-    from vizsla.neural.chunks import packed
-    from vizsla.training.arrays.augmenter import MAX_QUERY_LENGTH
-    from vizsla.training.sources.token_corpus import with_special_tokens
-
     chosen = range(min(len(corpus), count))
     return packed(*with_special_tokens(corpus, chosen, "cpu", max_length=MAX_QUERY_LENGTH), _CHUNK)
 
 
 def freeze_embeddings(encoder: Any, name: str, pieces: Analyzer) -> None:
     """Give an encoder the word embeddings of a shipped network, and do not train them."""
-    import torch
-
-    from vizsla.neural.weights import read_weights
-
     try:
         model = LearnedSparse.shipped(name)
     except InputError:

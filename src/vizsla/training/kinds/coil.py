@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from vizsla.errors import VizslaError
 from vizsla.models import Coil, Model
+from vizsla.neural.heads.coil import Coil as Network
+from vizsla.neural.layouts import save_layout
+from vizsla.neural.lazy_torch import torch
 from vizsla.neural.onnx_graph import Precision
 from vizsla.training.kind import TRAINED_KINDS, TrainingData
 from vizsla.training.kinds.dense import DenseCropSource
 from vizsla.training.kinds.pairs import PairKind
+from vizsla.training.loop.coil import CoilDevSet, CoilObjective
+from vizsla.training.loop.objectives import Objective
 from vizsla.training.networks import DEFAULT_ENCODER, Base, base_encoder, load_network
 from vizsla.training.prepare.writing import SAMPLE, write_network
 from vizsla.training.settings import (
@@ -21,11 +26,10 @@ from vizsla.training.settings import (
     require_one_of,
     setting,
 )
+from vizsla.training.sources.dev_set import numbered_folders
 from vizsla.training.sources.source import GeneratedSource, JudgedSource
 from vizsla.training.sources.teacher import check_loss
-
-if TYPE_CHECKING:
-    from vizsla.training.loop.objectives import Objective
+from vizsla.training.sources.token_corpus import sample_of
 
 
 @dataclass(frozen=True)
@@ -68,10 +72,6 @@ class CoilKind(PairKind[CoilSettings]):
 
     def load_base(self) -> Base:
         """The encoder of the base model with COIL's head; the base model's own head if it has these widths."""
-        import torch
-
-        from vizsla.neural.heads.coil import Coil as Network
-
         settings, seed = self.settings.network, self.settings.training.seed
         widths = settings.token_dimensions, settings.cls_dimensions
         saved = _saved_coil(settings.base_model)
@@ -86,9 +86,6 @@ class CoilKind(PairKind[CoilSettings]):
 
     def open_data(self, folder: Path) -> TrainingData:
         """The pairs and the dev sets."""
-        from vizsla.training.loop.coil import CoilDevSet
-        from vizsla.training.sources.dev_set import numbered_folders
-
         data = self.settings.data
         places = numbered_folders(folder, "dev")
         dev = [CoilDevSet.open(place, max_length=data.max_document_length) for place in places]
@@ -96,15 +93,10 @@ class CoilKind(PairKind[CoilSettings]):
 
     def objective(self) -> Objective:
         """A contrastive or margin loss over COIL's scores, or a distillation loss."""
-        from vizsla.training.loop.coil import CoilObjective
-
         return CoilObjective(self.settings.loss)
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
         """Write the model to search with, and its encoder in floats as other libraries open it."""
-        from vizsla.neural.layouts import save_layout
-        from vizsla.training.sources.token_corpus import sample_of
-
         data = self.settings.data
         network = network.cpu().eval()
         positions = network.encoder.config.max_position_embeddings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,14 @@ from vizsla.index.storage.document_store import DocumentStore
 from vizsla.models import BM25, QUERIES, Model, Reranker
 from vizsla.models.reranker import reranker_folder
 from vizsla.neural.checkpoints.checkpoint import find_checkpoint
+from vizsla.neural.heads.cross import Cross, head_arrays, keep_layers
+from vizsla.neural.layouts import save_reranker
+from vizsla.neural.lazy_torch import torch
 from vizsla.neural.network import ABOUT, Network
 from vizsla.text import Analyzer
+from vizsla.training.arrays.cross_encoder import CrossEncoderData, CrossEncoderDev, CrossEncoderPairs
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingData, TrainingInputs
+from vizsla.training.loop.objectives import GroupObjective, Objective
 from vizsla.training.networks import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
 from vizsla.training.settings import GROUP_TAUGHT, GroupLoss, TrainingSettings, require_at_least, setting
 from vizsla.training.sources.generated import GeneratedQueries, generated_queries
@@ -30,13 +35,10 @@ from vizsla.training.sources.judged import (
     judgement_rows,
     positives_and_negatives,
 )
+from vizsla.training.sources.pairs import MinedPairs, ScoredPairs
 from vizsla.training.sources.teacher import TeacherSettings, check_loss, open_teachers, scaled, taught_pairs
 from vizsla.training.sources.texts import FIELDS, packed_texts
-
-if TYPE_CHECKING:
-    from vizsla.training.arrays.cross_encoder import CrossEncoderData, CrossEncoderDev
-    from vizsla.training.loop.objectives import Objective
-    from vizsla.training.sources.pairs import MinedPairs, ScoredPairs
+from vizsla.training.sources.token_corpus import TokenCorpus
 
 
 @dataclass(frozen=True)
@@ -92,8 +94,6 @@ def cross_encoder_data(
 
     A teacher's scores are stored in the folder, so that an interrupted run continues from there.
     """
-    from vizsla.training.arrays.cross_encoder import CrossEncoderData
-
     check_run_has_one_dataset(settings.dev_first_stage, inputs.dev)
     pairs = cross_encoder_pairs(settings, analyzer, inputs, folder)
     dev = [cross_encoder_dev(dataset, analyzer, settings) for dataset in inputs.dev]
@@ -104,8 +104,6 @@ def cross_encoder_pairs(
     settings: CrossEncoderDataSettings, analyzer: Analyzer, inputs: TrainingInputs, folder: Path
 ) -> MinedPairs | ScoredPairs:
     """All train queries, judged and generated ones together."""
-    from vizsla.training.sources.pairs import MinedPairs, ScoredPairs
-
     collections = _collections(settings, inputs, folder)
     if not settings.teacher:
         return MinedPairs.concatenate([one.packed(analyzer) for one in collections])
@@ -159,9 +157,6 @@ def cross_encoder_dev(
     dataset: BeirDataset, analyzer: Analyzer, settings: CrossEncoderDataSettings, split: str = "dev"
 ) -> CrossEncoderDev:
     """A data set's judged queries with the candidates of a first stage."""
-    from vizsla.training.arrays.cross_encoder import CrossEncoderDev
-    from vizsla.training.sources.token_corpus import TokenCorpus
-
     qrels = dataset.qrels(split)
     queries, documents = dataset.queries_of(qrels), DocumentStore.of(dataset.documents())
     rankings = first_stage_rankings(settings.dev_first_stage, documents, queries, settings.candidates_depth)
@@ -247,23 +242,16 @@ class CrossEncoderKind(TrainedKind[CrossEncoderSettings]):
 
     def open_data(self, folder: Path) -> TrainingData:
         """The pairs and the dev sets."""
-        from vizsla.training.arrays.cross_encoder import CrossEncoderData, CrossEncoderPairs
-
         settings = self.settings.data
         data = CrossEncoderData.open(folder, settings.negatives_per_query)
         return TrainingData(CrossEncoderPairs(data.pairs, settings.max_query_length, settings.max_length), data.dev)
 
     def objective(self) -> Objective:
         """A loss over the documents of each query, or one that learns a teacher's scores."""
-        from vizsla.training.loop.objectives import GroupObjective
-
         return GroupObjective(self.settings.loss)
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:  # noqa: ARG002
         """Write the reranker as transformers opens it."""
-        from vizsla.neural.layouts import save_reranker
-        from vizsla.training.arrays.cross_encoder import CrossEncoderData
-
         data = self.settings.data
         save_reranker(
             network.cpu().eval(),
@@ -288,10 +276,6 @@ def cross_encoder_network(base_model: str, seed: int = 0, layers: int = 0) -> Ba
 
     `layers`: how many of the encoder's layers are kept; 0 for all.
     """
-    import torch
-
-    from vizsla.neural.heads.cross import Cross, head_arrays, keep_layers
-
     exported = Path(reranker_folder(base_model))
     if (exported / ABOUT).is_file() and Network.open(exported).kind == "cross":
         torch.manual_seed(seed)

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,19 +15,20 @@ from vizsla.errors import InputError
 from vizsla.index.storage.document_store import DocumentStore
 from vizsla.models import DeepCT, Model, field_text
 from vizsla.models.counts import first_pieces
+from vizsla.neural.heads.deepct import TermRegression
+from vizsla.neural.layouts import save_layout
 from vizsla.scratch import GrowingArray
 from vizsla.text import Analyzer
+from vizsla.training.arrays.term_targets import TermDev, TermTargets
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingData, TrainingInputs
+from vizsla.training.loop.objectives import Objective, RegressionObjective
 from vizsla.training.networks import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
 from vizsla.training.prepare.writing import SAMPLE, write_network
 from vizsla.training.settings import CountSettings, TrainingSettings, require_at_least, setting
+from vizsla.training.sources.dev_set import numbered_folders
 from vizsla.training.sources.judged import judgement_rows
 from vizsla.training.sources.texts import FIELDS_SETTING, fields_of
-
-if TYPE_CHECKING:
-    from vizsla.training.arrays.term_targets import TermDev, TermTargets
-    from vizsla.training.loop.objectives import Objective
-    from vizsla.training.sources.token_corpus import TokenCorpus
+from vizsla.training.sources.token_corpus import TokenCorpus, sample_of
 
 
 def term_recall(queries: Sequence[Sequence[str]]) -> dict[str, float]:
@@ -45,9 +46,6 @@ def term_targets(dataset: BeirDataset, pieces: Analyzer, words: Analyzer, fields
 
     `pieces` makes the tokens that the network reads, `words` the terms that are compared with those of queries.
     """
-    from vizsla.training.arrays.term_targets import TermTargets
-    from vizsla.training.sources.token_corpus import TokenCorpus
-
     qrels = dataset.qrels("train")
     terms = {query: words(text) for query, text in dataset.queries_of(qrels).items()}
     answered: dict[str, list[list[str]]] = defaultdict(list)
@@ -86,9 +84,6 @@ def term_dev(
     split: str = "dev",
 ) -> TermDev:
     """A data set's judged queries as terms, and its documents with the term of the word that begins at each token."""
-    from vizsla.training.arrays.term_targets import TermDev
-    from vizsla.training.sources.token_corpus import TokenCorpus
-
     qrels = dataset.qrels(split)
     queries, documents = dataset.queries_of(qrels), DocumentStore.of(dataset.documents())
     numbers: dict[str, int] = pieces.tokenizer.numbers  # type: ignore[attr-defined]
@@ -171,8 +166,6 @@ class DeepCTKind(TrainedKind[DeepCTSettings]):
 
     def load_base(self) -> Base:
         """The base model with DeepCT's head; its own if it has one."""
-        from vizsla.neural.heads.deepct import TermRegression
-
         name, seed = self.settings.network.base_model, self.settings.training.seed
         model = known_model(name)
         if isinstance(model, DeepCT):
@@ -183,8 +176,6 @@ class DeepCTKind(TrainedKind[DeepCTSettings]):
 
     def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:
         """Find the targets of words, and pack documents and dev sets."""
-        from vizsla.training.arrays.term_targets import TermTargets
-
         words, fields = Analyzer.parse(self.settings.data.analyzer), fields_of(self.settings.data.fields)
         found = [term_targets(dataset, base.analyzer, words, fields) for dataset in inputs.datasets]
         TermTargets.concatenate(found).save(folder / _TARGETS)
@@ -194,24 +185,16 @@ class DeepCTKind(TrainedKind[DeepCTSettings]):
 
     def open_data(self, folder: Path) -> TrainingData:
         """The documents with their targets, and the dev sets."""
-        from vizsla.training.arrays.term_targets import TermDev, TermTargets
-        from vizsla.training.sources.dev_set import numbered_folders
-
         length, counts = self.settings.data.max_length, self.settings.counts
         dev = [TermDev.open(place, counts, length) for place in numbered_folders(folder, "dev")]
         return TrainingData(TermTargets.open(folder / _TARGETS, length), dev)
 
     def objective(self) -> Objective:
         """The squared error at the first pieces of words."""
-        from vizsla.training.loop.objectives import RegressionObjective
-
         return RegressionObjective()
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
         """Write the model in 8 bits to index with, and in floats as other libraries open it."""
-        from vizsla.neural.layouts import save_layout
-        from vizsla.training.sources.token_corpus import TokenCorpus, sample_of
-
         network = network.cpu().eval()
         data, counts = self.settings.data, self.settings.counts
         positions = network.encoder.config.max_position_embeddings

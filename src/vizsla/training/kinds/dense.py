@@ -6,15 +6,21 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from vizsla.errors import InputError, VizslaError
 from vizsla.models import Dense, Model, Reranker, Spar, parse_model
+from vizsla.neural.device import torch_device
+from vizsla.neural.heads.dense import Pooled, Towers, WithFrozenCompanion
+from vizsla.neural.layouts import save_layout
+from vizsla.neural.lazy_torch import torch
 from vizsla.text import Analyzer
 from vizsla.training.kind import TRAINED_KINDS, KindSettings, TrainingData, TrainingInputs
 from vizsla.training.kinds.pairs import PairKind
+from vizsla.training.loop.objectives import ContrastiveObjective, DualObjective, Objective
+from vizsla.training.loop.products import SparseRows
 from vizsla.training.networks import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
 from vizsla.training.prepare.distillation import NONE
 from vizsla.training.prepare.writing import SAMPLE, write_network
@@ -27,7 +33,9 @@ from vizsla.training.settings import (
     require_positive,
     setting,
 )
+from vizsla.training.sources.dev_set import text_vectors
 from vizsla.training.sources.judged import JudgedTexts
+from vizsla.training.sources.pairs import BatchSource, ScoredPairs
 from vizsla.training.sources.source import (
     SOURCE_HELP,
     CropSource,
@@ -46,15 +54,9 @@ from vizsla.training.sources.teacher import (
     teacher_factor,
 )
 from vizsla.training.sources.texts import LINE_BREAK
+from vizsla.training.sources.token_corpus import TokenCorpus, sample_of
+from vizsla.training.sources.topics import TeacherTokens, TeacherVectors, TopicPairs, k_means
 from vizsla.vectors import DenseVectors, JoinedVectors, SparseVectors, TokenVectors, Vectors
-
-if TYPE_CHECKING:
-    from vizsla.neural.heads.dense import Pooled, Towers, WithFrozenCompanion
-    from vizsla.training.loop.objectives import Objective
-    from vizsla.training.loop.products import SparseRows
-    from vizsla.training.sources.pairs import BatchSource
-    from vizsla.training.sources.token_corpus import TokenCorpus
-    from vizsla.training.sources.topics import TeacherTokens, TeacherVectors
 
 _CLUSTERS, _VECTORS = "clusters.npy", "in_batch"
 _QUERIES_PER_CLUSTER = 200
@@ -122,12 +124,6 @@ class TopicSource(DenseJudgedSource):
 
     def prepare_clusters(self, network: Any, folder: Path) -> None:
         """Group the queries by the vectors that the network to train gives them."""
-        import torch
-
-        from vizsla.neural.device import torch_device
-        from vizsla.training.sources.dev_set import text_vectors
-        from vizsla.training.sources.topics import k_means
-
         queries = self.open_mined(folder).queries
         device, training = torch_device(), network.training
         network.to(device).eval()
@@ -138,9 +134,6 @@ class TopicSource(DenseJudgedSource):
 
     def open_pairs(self, folder: Path) -> BatchSource:
         """The queries with their clusters, positives and negatives, and the teachers' scores."""
-        from vizsla.training.sources.pairs import ScoredPairs
-        from vizsla.training.sources.topics import TeacherVectors, TopicPairs
-
         scored = super().open_pairs(folder)
         assert isinstance(scored, ScoredPairs)
         in_batch = TeacherVectors.open(folder / _VECTORS) if self.in_batch_teacher else None
@@ -158,8 +151,6 @@ def check_in_batch(data: object, loss: DenseLoss) -> None:
 
 def teacher_vectors(collections: Sequence[JudgedTexts], settings: TeacherSettings) -> TeacherVectors:
     """The vectors of a model for all train queries, and for the documents that are drawn for them."""
-    from vizsla.training.sources.topics import TeacherVectors
-
     teacher = open_teacher(settings.teacher)
     if isinstance(teacher, Reranker):
         raise VizslaError(
@@ -205,8 +196,6 @@ def _without_tokens(groups: list[Vectors]) -> Vectors:
 
 def _tokens(collections: Sequence[list[_TokenPair]], factor: float, teacher: str) -> TeacherTokens | None:
     """The token vectors of all data sets, in 16 bits as an index stores them."""
-    from vizsla.training.sources.topics import TeacherTokens
-
     if not collections[0]:
         return None
     if len(collections[0]) > 1:
@@ -234,8 +223,6 @@ def _dense_rows(several: Sequence[Vectors]) -> np.ndarray:
 
 def _sparse_rows(several: Sequence[Vectors], columns: dict[tuple[str, str], int], *, add: bool = False) -> SparseRows:
     """The sparse parts of vectors over the terms that have a column; with `add`, all terms get one."""
-    from vizsla.training.loop.products import SparseRows
-
     pointers, terms, weights = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
     for vectors in several:
         sparse = vectors.sparse if isinstance(vectors, JoinedVectors) else vectors
@@ -346,8 +333,6 @@ class DenseKindBase(PairKind[D]):
 
     def objective(self) -> Objective:
         """A contrastive or margin loss."""
-        from vizsla.training.loop.objectives import ContrastiveObjective
-
         return ContrastiveObjective(self.settings.loss)
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
@@ -355,8 +340,6 @@ class DenseKindBase(PairKind[D]):
 
         A model that was trained with a companion is written as SPAR of both.
         """
-        from vizsla.neural.heads.dense import WithFrozenCompanion
-
         network = network.cpu().eval()
         has_companion = isinstance(network, WithFrozenCompanion)
         trained = network.trained if has_companion else network
@@ -371,9 +354,6 @@ class DenseKindBase(PairKind[D]):
         self, encoders: list[Pooled], analyzer: Analyzer, documents: TokenCorpus, output: Path
     ) -> Dense:
         """Write the encoder of both sides, or those of queries and documents."""
-        from vizsla.neural.layouts import save_layout
-        from vizsla.training.sources.token_corpus import sample_of
-
         data, count = self.settings.data, len(encoders)
         written = []
         sides = ("query", data.max_query_length), ("document", data.max_document_length)
@@ -437,15 +417,11 @@ class DenseKind(DenseKindBase[DenseSettings]):
 
     def objective(self) -> Objective:
         """A contrastive or margin loss, or a distillation loss with one or two teachers."""
-        from vizsla.training.loop.objectives import DualObjective
-
         return DualObjective(self.settings.loss) if self.settings.loss.in_batch_weight else super().objective()
 
 
 def dense_network(settings: DenseNetwork, seed: int = 0) -> tuple[Pooled | Towers | WithFrozenCompanion, Analyzer]:
     """The network of a dense model, and the analyzer that makes its word pieces."""
-    from vizsla.neural.heads.dense import Pooled, Towers, WithFrozenCompanion
-
     base_model = known_model(settings.base_model)
     encoder, analyzer, *_ = base_encoder(settings.base_model, seed)
     if settings.use_token_types and encoder.config.type_vocab_size < 2:
@@ -467,8 +443,6 @@ def dense_network(settings: DenseNetwork, seed: int = 0) -> tuple[Pooled | Tower
 
 def network_of(model: Dense) -> Pooled | Towers:
     """The network of a dense model, in torch."""
-    from vizsla.neural.heads.dense import Pooled, Towers
-
     encoders = []
     for network in (model.query_network, model.network):
         if network is None:
@@ -489,8 +463,6 @@ def _companion(name: str) -> Dense:
 
 def _encoders(network: Pooled | Towers) -> list[Pooled]:
     """The encoders at inference: one that reads token types becomes two that do not need them."""
-    from vizsla.neural.heads.dense import Towers
-
     if isinstance(network, Towers):
         return [network.queries, network.documents]
     if not getattr(network.encoder, "token_types", False):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,19 +21,21 @@ from vizsla.models.components import batches_of
 from vizsla.models.generator import TextGenerator, generator_folder, open_generator
 from vizsla.neural.checkpoints.bart import bart_checkpoint, is_plain_bart, read_quantised, start_arrays, write_quantised
 from vizsla.neural.checkpoints.generator import NGRAMS, TASKS, GeneratorCheckpoint
+from vizsla.neural.generation import Generator, new_model, open_model
+from vizsla.neural.lazy_torch import torch
 from vizsla.neural.weights import has_weights, read_checkpoint
 from vizsla.scratch import GrowingArray
 from vizsla.text.sentences import sentences_of
+from vizsla.training.arrays.generation import GenerationDev, GenerationPairs
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingData, TrainingInputs
+from vizsla.training.loop.objectives import LikelihoodObjective, Objective
 from vizsla.training.networks import Base
 from vizsla.training.prepare.ngrams import ngram_pairs, relevant_passages, titles_of
 from vizsla.training.prepare.writing import SAMPLE
 from vizsla.training.settings import TrainingSettings, require_at_least, require_one_of, setting
+from vizsla.training.sources.dev_set import numbered_folders
 from vizsla.training.sources.texts import FIELDS
-
-if TYPE_CHECKING:
-    from vizsla.training.arrays.generation import GenerationPairs
-    from vizsla.training.loop.objectives import Objective
+from vizsla.training.sources.token_corpus import GrowingCorpus, TokenCorpus
 
 GAR_TASKS = ("answer", "sentence", "title")
 _TEXTS = 5000  # pairs that are tokenized at once
@@ -116,9 +118,6 @@ def generation_pairs(
     texts: Iterable[tuple[str, str]], checkpoint: GeneratorCheckpoint, target_length: int, name: str = ""
 ) -> GenerationPairs:
     """Pairs as token ids; inputs that follow one another and are equal are kept once."""
-    from vizsla.training.arrays.generation import GenerationPairs
-    from vizsla.training.sources.token_corpus import GrowingCorpus
-
     rows, inputs, targets = GrowingArray(np.int64), GrowingCorpus(np.uint32), GrowingCorpus(np.uint32)
     last: str | None = None
     for block in batches_of(texts, _TEXTS):
@@ -136,9 +135,6 @@ def generation_pairs(
 
 def concatenated(several: list[GenerationPairs]) -> GenerationPairs:
     """Pairs of several data sets as pairs of one."""
-    from vizsla.training.arrays.generation import GenerationPairs
-    from vizsla.training.sources.token_corpus import TokenCorpus
-
     before = np.cumsum([0, *(len(pairs.inputs) for pairs in several)])
     return GenerationPairs(
         TokenCorpus.concatenate([pairs.inputs for pairs in several]),
@@ -246,10 +242,6 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
 
     def load_base(self) -> Base:
         """The checkpoint's network, with a new decoder if it has none."""
-        import torch
-
-        from vizsla.neural.generation import Generator, new_model, open_model
-
         torch.manual_seed(self.settings.training.seed)
         checkpoint = self.checkpoint
         if self.settings.network.decoder_layers:
@@ -283,16 +275,11 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
 
     def open_data(self, folder: Path) -> TrainingData:
         """The pairs and the dev sets."""
-        from vizsla.training.arrays.generation import GenerationDev, GenerationPairs
-        from vizsla.training.sources.dev_set import numbered_folders
-
         dev = [GenerationDev(GenerationPairs.open(place)) for place in numbered_folders(folder, "dev")]
         return TrainingData(GenerationPairs.open(folder / _PAIRS), dev)
 
     def objective(self) -> Objective:
         """The likelihood of the target text."""
-        from vizsla.training.loop.objectives import LikelihoodObjective
-
         return LikelihoodObjective()
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:  # noqa: ARG002
@@ -301,8 +288,6 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
         network.cpu().model.save_pretrained(output)
         written = GeneratorCheckpoint.read(output)
         if is_plain_bart(written.config):
-            from vizsla.training.arrays.generation import GenerationPairs
-
             inputs = GenerationPairs.open(folder / _PAIRS).inputs
             chosen = np.linspace(0, len(inputs) - 1, min(len(inputs), SAMPLE)).astype(int)
             write_quantised(written, read_checkpoint(output), output, [inputs[i].tolist() for i in chosen])

@@ -14,26 +14,29 @@ import numpy as np
 from vizsla.errors import VizslaError
 from vizsla.models import LearnedSparse, Model
 from vizsla.models.learned_sparse import QUERIES, SPARTA_LENGTH, SPARTA_TERMS
-from vizsla.neural.chunks import SPECIAL_TOKENS
+from vizsla.neural.chunks import SPECIAL_TOKENS, packed
 from vizsla.neural.encoder import PackedBert
+from vizsla.neural.heads.splade import SpladeDoc
+from vizsla.neural.layouts import save_layout
+from vizsla.neural.lazy_torch import torch
 from vizsla.neural.query_tables import PieceVectors, TermWeights
 from vizsla.text import Analyzer
 from vizsla.training.kind import TRAINED_KINDS, TrainingData, TrainingInputs
 from vizsla.training.kinds.pairs import PairKind
+from vizsla.training.loop.distributed import Distributed
+from vizsla.training.loop.masked_lm import train_masked_lm
+from vizsla.training.loop.objectives import Objective, SparseObjective
+from vizsla.training.loop.trainer import Report
 from vizsla.training.networks import SPARSE_HEADS, Base, base_sparse_network
 from vizsla.training.prepare.writing import SAMPLE, write_network
 from vizsla.training.settings import SparseLoss, TrainingSettings, require_at_least, require_one_of, setting
 from vizsla.training.sources.source import CropSource, GeneratedSource, JudgedSource, open_dev
 from vizsla.training.sources.teacher import check_loss
 from vizsla.training.sources.texts import packed_documents
+from vizsla.training.sources.token_corpus import TokenCorpus, sample_of, with_special_tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from vizsla.training.loop.distributed import Distributed
-    from vizsla.training.loop.objectives import Objective
-    from vizsla.training.loop.trainer import Report
-    from vizsla.training.sources.token_corpus import TokenCorpus
 
 _HEADROOM = 1.1  # of the stored range of weights, above the highest weight seen
 _TABLE_TERMS = 16  # of a piece in a table for queries
@@ -54,10 +57,6 @@ def write_sparse_model(
     `corpus`: documents to calibrate the quantisation with. `query_table`: also write a table with the network's vector
     of each word piece by itself (`PieceVectors`).
     """
-    from vizsla.neural.heads.splade import SpladeDoc
-    from vizsla.neural.layouts import save_layout
-    from vizsla.training.sources.token_corpus import sample_of
-
     pieces = network.eval().piece_vectors(_TABLE_TERMS) if query_table else None  # before it leaves a GPU
     network = network.cpu()
     length = network.encoder.config.max_position_embeddings
@@ -93,11 +92,6 @@ def _write_query_table(pieces: tuple[Tensor, Tensor], folder: Path) -> PieceVect
 
 def _highest_weight(network: Any, corpus: TokenCorpus, length: int) -> float:
     """The highest weight that a network gives a term in a sample of documents."""
-    import torch
-
-    from vizsla.neural.chunks import packed
-    from vizsla.training.sources.token_corpus import with_special_tokens
-
     chosen = np.linspace(0, len(corpus) - 1, min(len(corpus), SAMPLE)).astype(int)
     with torch.inference_mode():
         batch = packed(*with_special_tokens(corpus, chosen, "cpu", max_length=length), _CHUNK, side=1)
@@ -229,8 +223,6 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
         if report is not None and distributed.is_main and (note := self._head_note(base)):
             report({"note": note})
         if base.new_head and stage.steps:
-            from vizsla.training.loop.masked_lm import train_masked_lm
-
             settings = stage.training_settings()
             train_masked_lm(network, self._documents(folder), settings, distributed=distributed, report=report)
         if (base.new_head or base.masked_language) and stage.steps:
@@ -250,9 +242,6 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
 
     def _sparsify(self, network: Any, corpus: TokenCorpus) -> None:
         """Leave a text with few active terms."""
-        from vizsla.neural.chunks import packed
-        from vizsla.training.sources.token_corpus import with_special_tokens
-
         first = range(min(len(corpus), _SPARSIFY_TEXTS))
         device = next(network.parameters()).device
         texts = with_special_tokens(corpus, first, device, max_length=_SPARSIFY_LENGTH)
@@ -260,8 +249,6 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
 
     def objective(self) -> Objective:
         """A contrastive loss with the FLOPS regularizer."""
-        from vizsla.training.loop.objectives import SparseObjective
-
         return SparseObjective(self.settings.loss)
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
@@ -282,8 +269,6 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
         return f'vizsla index SOURCE -o DIR --model {output}, or "{other.get(head, f"bm51(network={output})")}"'
 
     def _documents(self, folder: Path) -> TokenCorpus:
-        from vizsla.training.sources.token_corpus import TokenCorpus
-
         if self.reads_datasets and self.reads_corpus:
             return TokenCorpus.open(folder / _MASKED_LM_CORPUS)
         return self.settings.data.open_documents(folder)
@@ -291,6 +276,4 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
 
 def _most_frequent(corpus: TokenCorpus, count: int) -> Any:
     """The numbers of the word pieces that occur most often."""
-    import torch
-
     return torch.from_numpy(np.argsort(-np.bincount(corpus.ids), kind="stable")[:count])

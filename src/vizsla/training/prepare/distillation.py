@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from vizsla.datasets import BeirDataset, Document, article_of, question_texts
 from vizsla.errors import VizslaError
+from vizsla.index import Index
 from vizsla.index.storage.document_store import DocumentStore
 from vizsla.models import Model, field_text
 from vizsla.models.components import batches_of
@@ -21,14 +22,11 @@ from vizsla.text import Analyzer
 from vizsla.text.random_words import random_number, random_words
 from vizsla.text.sentences import sentences_of
 from vizsla.training.settings import require_at_least, require_one_of, require_positive, setting
+from vizsla.training.sources.dev_set import ImitationDev
 from vizsla.training.sources.judged import NUMBER, ranked_ids, temporary_index
+from vizsla.training.sources.pairs import MinedPairs
 from vizsla.training.sources.texts import FIELDS, LINE_BREAK, TextPacker, packed_texts, read_texts
-
-if TYPE_CHECKING:
-    from vizsla.index import Index
-    from vizsla.training.sources.dev_set import ImitationDev
-    from vizsla.training.sources.pairs import MinedPairs
-    from vizsla.training.sources.token_corpus import TokenCorpus
+from vizsla.training.sources.token_corpus import GrowingCorpus, TokenCorpus
 
 _RANKED = 4096  # queries whose documents are looked up at once
 SAMPLED, ALL, NONE = "sampled", "all", "none"
@@ -200,8 +198,6 @@ def distillation_data(
     Queries for which the teacher finds fewer than `depth` documents are left out. `separator`: what is between title
     and text in what the trained model reads of a document.
     """
-    from vizsla.training.sources.pairs import MinedPairs
-
     documents, questions = DocumentStore.of(documents), read_questions(settings)
     drawn = _at_most(
         settings.max_sentences, StoredTexts.of(drawn_queries(documents, settings, questions)), (settings.seed, 1)
@@ -231,8 +227,6 @@ def _rank(
     settings: DistillationSettings,
 ) -> _Ranked:  # fmt: skip
     """The queries for which the teacher finds enough documents, as token ids, and its first and last documents."""
-    from vizsla.training.sources.token_corpus import GrowingCorpus, TokenCorpus
-
     packer, depth = TextPacker(analyzer), settings.depth
     kept_queries = GrowingCorpus(packer.dtype)
     firsts, lasts = GrowingArray(NUMBER), GrowingArray(NUMBER)
@@ -256,8 +250,6 @@ def _rank(
 
 def _imitation_dev(name: str, ranked: _Ranked, texts: TokenCorpus, settings: DistillationSettings) -> ImitationDev:
     """The first document for each question, and one of the last, drawn at random."""
-    from vizsla.training.sources.dev_set import ImitationDev
-
     count = len(ranked.queries)
     places = np.random.default_rng((settings.seed, 2)).integers(1, settings.bottom_negatives + 1, count)
     firsts = ranked.positives.ids.reshape(count, -1).astype(np.int64)[:, 0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +11,8 @@ from vizsla.errors import VizslaError
 from vizsla.models import field_text
 from vizsla.neural.checkpoints.generator import GeneratorCheckpoint
 from vizsla.text import Analyzer
-
-if TYPE_CHECKING:
-    from vizsla.training.arrays.generation import GenerationPairs
+from vizsla.training.arrays.generation import GenerationPairs
+from vizsla.training.sources.token_corpus import GrowingCorpus
 
 _SHARED = Analyzer.parse("lucene-english")
 """Finds the words that a question shares with a passage; it drops stop words."""
@@ -47,9 +45,6 @@ def ngram_pairs(
     An n-gram has `length` tokens and no end, since a search may go on after it; a title ends. N-grams are drawn, and
     one that has more of the question's words is drawn more often. Questions without either are left out.
     """
-    from vizsla.training.arrays.generation import GenerationPairs
-    from vizsla.training.sources.token_corpus import GrowingCorpus
-
     rng, questions = np.random.default_rng(seed), dataset.queries_of(dataset.qrels(split))
     inputs, targets, rows = GrowingCorpus(np.uint32), GrowingCorpus(np.uint32), []
     for question, passages in relevant_passages(dataset, split, questions).items():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vizsla.models import Network
+from vizsla.neural.inference import plain_name
 from vizsla.neural.onnx_graph import Precision
 
 SAMPLE = 40  # texts to calibrate the quantisation with
@@ -21,8 +22,6 @@ def write_network(
 
     `max_weight`: the highest weight it gives. `length`: how many tokens it reads. `sample`: token ids of some texts.
     """
-    from vizsla.neural.inference import plain_name
-
     shutil.rmtree(folder / "written", ignore_errors=True)
     weights = {plain_name(n): p.detach().float().numpy() for n, p in network.named_parameters()}
     written = Network.write(

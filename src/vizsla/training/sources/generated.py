@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,11 +18,9 @@ from vizsla.models.generator import Sampling, open_generator
 from vizsla.text import Analyzer
 from vizsla.training.settings import require_at_least, require_positive, setting
 from vizsla.training.sources.judged import NUMBER, AnsweredQueries, numbers_of, ranked_ids, temporary_index
+from vizsla.training.sources.pairs import MinedPairs, ScoredPairs
 from vizsla.training.sources.teacher import SumTeacherSettings, open_teachers, scaled, taught_pairs
-
-if TYPE_CHECKING:
-    from vizsla.training.sources.pairs import MinedPairs, ScoredPairs
-    from vizsla.training.sources.token_corpus import TokenCorpus
+from vizsla.training.sources.token_corpus import TokenCorpus
 
 _FILE = "queries.jsonl"  # in the folder of a run: documents with the queries that were generated for them
 _SCORES = "teacher.scores"
@@ -164,8 +161,6 @@ def _sample(count: int, settings: GeneratedQueries) -> np.ndarray:
 
 def _positives(pairs: Sequence[tuple[str, int]]) -> TokenCorpus:
     """For each pair its document first, and then the other documents with the same query."""
-    from vizsla.training.sources.token_corpus import TokenCorpus
-
     answers: dict[str, list[int]] = {}
     for query, number in pairs:
         answers.setdefault(query, []).append(number)
@@ -195,8 +190,6 @@ def _kept(pairs: Sequence[tuple[str, int]], rankings: TokenCorpus | None, settin
 
 def _negatives(positives: TokenCorpus, rankings: TokenCorpus | None, settings: GeneratedQueries) -> TokenCorpus:
     """For each query the documents of its ranking that are not its positives; none without rankings."""
-    from vizsla.training.sources.token_corpus import TokenCorpus
-
     if rankings is None:
         return TokenCorpus(np.zeros(0, np.int64), np.zeros(len(positives) + 1, np.int64))
     firsts = (rankings[i][: settings.negatives_depth] for i in range(len(rankings)))

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,15 +21,12 @@ from vizsla.models.components import batches_of
 from vizsla.runs import Qrels, Run
 from vizsla.scratch import GrowingArray, offsets_of
 from vizsla.text import Analyzer
+from vizsla.training.loop.products import SparseRows
+from vizsla.training.sources.dev_set import DevSet
+from vizsla.training.sources.pairs import MinedPairs
 from vizsla.training.sources.texts import FIELDS, LINE_BREAK, packed_texts, read_texts
+from vizsla.training.sources.token_corpus import GrowingCorpus, TokenCorpus
 from vizsla.vectors import SparseVectors
-
-if TYPE_CHECKING:
-    from vizsla.training.loop.products import SparseRows
-    from vizsla.training.sources.dev_set import DevSet
-    from vizsla.training.sources.pairs import MinedPairs
-    from vizsla.training.sources.token_corpus import TokenCorpus
-
 
 NUMBER = np.uint32  # of a document, in arrays
 _SEARCHED = 4096  # queries whose documents are looked up at once
@@ -60,8 +57,6 @@ class AnsweredQueries(NamedTuple):
 
     def thinned(self, kept_negatives: int, rng: np.random.Generator) -> AnsweredQueries:
         """The same with `kept_negatives` random negatives per query; 0 keeps all. Unused documents are left out."""
-        from vizsla.training.sources.token_corpus import TokenCorpus
-
         negatives = self.negatives
         if kept_negatives:
             rows = (np.asarray(negatives[query]) for query in range(len(negatives)))
@@ -73,8 +68,6 @@ class AnsweredQueries(NamedTuple):
 
     def packed(self, analyzer: Analyzer) -> MinedPairs:
         """The same as token ids."""
-        from vizsla.training.sources.pairs import MinedPairs
-
         contents = (field_text(document.content, FIELDS) for document in self.documents)
         queries, documents = (packed_texts(one, analyzer) for one in (self.queries, contents))
         return MinedPairs(queries, documents, self.positives, self.negatives)
@@ -111,8 +104,6 @@ def judged_texts(
 
     `separator`: what is between the fields of a document.
     """
-    from vizsla.training.sources.pairs import MinedPairs
-
     check_run_has_one_dataset(negatives, datasets)
     for dataset in datasets:
         queries = dataset.queries_of(dataset.qrels("train"))
@@ -134,8 +125,6 @@ def judged_pairs(
     fields: Sequence[str] = FIELDS,
 ) -> MinedPairs:
     """The train queries of data sets as pairs; options as for `judged_texts`."""
-    from vizsla.training.sources.pairs import MinedPairs
-
     options: dict[str, Any] = {"negatives": negatives, "negatives_depth": negatives_depth, "fields": fields}
     return MinedPairs.concatenate([texts.pairs for texts in judged_texts(datasets, analyzer, **options)])
 
@@ -164,8 +153,6 @@ def positives_and_negatives(
     or a model whose best documents are the hard negatives of all queries instead, or several, separated by semicolons.
     `answerless`: negatives whose text holds an answer of the query are left out.
     """
-    from vizsla.training.sources.token_corpus import TokenCorpus
-
     qrels, names = dataset.qrels(split), list(queries)
     named = _Named.read(dataset, split, documents, queries, qrels)
     takes_named = [not negatives and query in named.has_negatives for query in names]
@@ -251,8 +238,6 @@ class _Rows:
     """Lists of ids that become lists of numbers, some thousand at a time; ids that no document has are left out."""
 
     def __init__(self, documents: DocumentStore) -> None:
-        from vizsla.training.sources.token_corpus import GrowingCorpus
-
         self._documents = documents
         self._waiting: list[Sequence[str]] = []
         self._numbers = GrowingCorpus(NUMBER)
@@ -300,8 +285,6 @@ def first_stages(names: str) -> list[str]:
 
 def _joined(rankings: Sequence[TokenCorpus]) -> TokenCorpus:
     """The documents of several rankings of the same queries, each once."""
-    from vizsla.training.sources.token_corpus import TokenCorpus
-
     if len(rankings) == 1:
         return rankings[0]
     rows = (_unique(np.concatenate([ranking[i] for ranking in rankings])) for i in range(len(rankings[0])))
@@ -356,9 +339,6 @@ def dev_set(
     separator: str = LINE_BREAK,
 ) -> DevSet:
     """A data set's judged queries, and the vectors that BM25 gives queries and documents, over the queries' terms."""
-    from vizsla.training.loop.products import SparseRows
-    from vizsla.training.sources.dev_set import DevSet
-
     qrels = dataset.qrels(split)
     queries, documents = dataset.queries_of(qrels), DocumentStore.of(dataset.reading(fields).documents())
     bm25 = BM25(fields=tuple(fields))
@@ -380,8 +360,6 @@ def weighed_rows(
     documents: DocumentStore, bm25: BM25, statistics: Statistics, columns: Mapping[str, int], factor: float = 1.0
 ) -> SparseRows:
     """Documents as BM25 weighs them, over the terms that have a column; their weights are multiplied by `factor`."""
-    from vizsla.training.loop.products import SparseRows
-
     encoder, column_of = bm25.document_encoder(), np.zeros(0, np.int64)
     sizes, terms, weights = GrowingArray(np.int64), GrowingArray(np.int32), GrowingArray(np.float32)
     for batch in batches_of(documents.contents):

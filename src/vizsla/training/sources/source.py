@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from vizsla.text import Analyzer
 from vizsla.training.kind import TrainingInputs
 from vizsla.training.prepare.distillation import DistillationSettings, distillation_data
 from vizsla.training.settings import CropSettings, require_at_least, setting
+from vizsla.training.sources.dev_set import DevSet, ImitationDev, numbered_folders
 from vizsla.training.sources.generated import GeneratedQueries, generated_pairs
 from vizsla.training.sources.judged import (
     ANSWERLESS_HELP,
@@ -27,14 +28,11 @@ from vizsla.training.sources.judged import (
     dev_set,
     judged_texts,
 )
+from vizsla.training.sources.pairs import BatchSource, CroppedPairs, Crops, MinedPairs, ScoredPairs
+from vizsla.training.sources.refresh import Collections, NegativesRefresh
 from vizsla.training.sources.teacher import SumTeacherSettings, open_teachers, scaled, taught_pairs
 from vizsla.training.sources.texts import FIELDS, FIELDS_SETTING, LINE_BREAK, fields_of, packed_documents
-
-if TYPE_CHECKING:
-    from vizsla.training.sources.dev_set import DevSet, ImitationDev
-    from vizsla.training.sources.pairs import BatchSource, MinedPairs, ScoredPairs
-    from vizsla.training.sources.refresh import Collections, NegativesRefresh
-    from vizsla.training.sources.token_corpus import TokenCorpus
+from vizsla.training.sources.token_corpus import TokenCorpus
 
 _CORPUS, _PAIRS, _IMITATION, _COLLECTIONS = "corpus", "pairs", "imitation", "collections.npz"
 SOURCE_HELP = "where pairs come from: crops of documents, judged queries, the same by topics, or generated queries"
@@ -79,14 +77,10 @@ class CropSource(CropSettings):
 
     def open_pairs(self, folder: Path) -> BatchSource:
         """Random crops of the packed documents."""
-        from vizsla.training.sources.pairs import CroppedPairs, Crops
-
         return CroppedPairs(self.open_documents(folder), Crops.of(self))
 
     def open_documents(self, folder: Path) -> TokenCorpus:
         """The packed documents."""
-        from vizsla.training.sources.token_corpus import TokenCorpus
-
         return TokenCorpus.open(folder / _CORPUS)
 
 
@@ -146,8 +140,6 @@ class JudgedSource(SumTeacherSettings):
 
     def save(self, collections: Iterable[JudgedTexts], folder: Path) -> None:
         """Write the pairs of all data sets into a folder, with the scores of the teacher if there is one."""
-        from vizsla.training.sources.pairs import MinedPairs, ScoredPairs
-
         if not self.teacher:
             several = [(one.pairs, one.own_documents()) for one in collections]
             MinedPairs.concatenate([pairs for pairs, _ in several]).save(folder / _PAIRS)
@@ -163,8 +155,6 @@ class JudgedSource(SumTeacherSettings):
 
     def open_refresh(self, folder: Path, *, sparse: bool = False) -> NegativesRefresh | None:
         """The refresh that mines new negatives during training; `sparse`: a query finds only scores above 0."""
-        from vizsla.training.sources.refresh import Collections, NegativesRefresh
-
         if not self.refresh_steps:
             return None
         collections = Collections.open(folder / _COLLECTIONS)
@@ -174,8 +164,6 @@ class JudgedSource(SumTeacherSettings):
 
     def open_mined(self, folder: Path) -> MinedPairs:
         """The pairs without a teacher's scores."""
-        from vizsla.training.sources.pairs import MinedPairs
-
         return MinedPairs.open(folder / _PAIRS, **_options(self))
 
     def open_pairs(self, folder: Path) -> BatchSource:
@@ -184,8 +172,6 @@ class JudgedSource(SumTeacherSettings):
 
     def open_documents(self, folder: Path) -> TokenCorpus:
         """The documents of the data sets."""
-        from vizsla.training.sources.token_corpus import TokenCorpus
-
         return TokenCorpus.open(folder / _PAIRS / "documents")
 
 
@@ -208,15 +194,11 @@ class GeneratedSource(GeneratedQueries):
 
     def open_documents(self, folder: Path) -> TokenCorpus:
         """The packed documents."""
-        from vizsla.training.sources.token_corpus import TokenCorpus
-
         return TokenCorpus.open(folder / _PAIRS / "documents")
 
 
 def collections_of(several: Sequence[tuple[MinedPairs, np.ndarray]]) -> Collections:
     """The ranges of each data set's queries and documents, given its pairs and the documents with a query's id."""
-    from vizsla.training.sources.refresh import Collections
-
     queries, documents = (
         np.cumsum([0, *(len(getattr(pairs, name)) for pairs, _ in several)]) for name in ("queries", "documents")
     )
@@ -226,8 +208,6 @@ def collections_of(several: Sequence[tuple[MinedPairs, np.ndarray]]) -> Collecti
 
 def _open_pairs(source: JudgedSource | GeneratedSource, folder: Path) -> MinedPairs | ScoredPairs:
     """The pairs that a source has prepared."""
-    from vizsla.training.sources.pairs import MinedPairs, ScoredPairs
-
     if not source.teacher:
         return MinedPairs.open(folder / _PAIRS, **_options(source))
     return ScoredPairs.open(folder / _PAIRS, beside=bool(source.beside), **_options(source))
@@ -263,8 +243,6 @@ class TeacherSource(DistillationSettings):
 
     def open_pairs(self, folder: Path) -> BatchSource:
         """The queries with their positives and negatives."""
-        from vizsla.training.sources.pairs import MinedPairs
-
         return MinedPairs.open(
             folder / _PAIRS,
             negatives_per_query=self.negatives_per_query,
@@ -275,14 +253,10 @@ class TeacherSource(DistillationSettings):
 
     def open_documents(self, folder: Path) -> TokenCorpus:
         """The packed documents."""
-        from vizsla.training.sources.token_corpus import TokenCorpus
-
         return TokenCorpus.open(folder / _PAIRS / "documents")
 
     def open_imitation(self, folder: Path) -> list[ImitationDev]:
         """The dev questions with the teacher's documents."""
-        from vizsla.training.sources.dev_set import ImitationDev, numbered_folders
-
         lengths = {"max_query_length": self.max_query_length, "max_document_length": self.max_document_length}
         return [ImitationDev.open(place, **lengths) for place in numbered_folders(folder, _IMITATION)]
 
@@ -301,8 +275,6 @@ def prepare_dev(
 
 def open_dev(folder: Path, *, max_length: int = 512, document_terms: int = 0, sparse: bool = False) -> list[DevSet]:
     """The dev sets in a folder, with the options of `DevSet`."""
-    from vizsla.training.sources.dev_set import DevSet, numbered_folders
-
     return [
         DevSet.open(place, max_length=max_length, document_terms=document_terms, sparse=sparse)
         for place in numbered_folders(folder, "dev")

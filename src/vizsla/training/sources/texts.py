@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +11,7 @@ from vizsla.datasets import Document, article_of
 from vizsla.errors import VizslaError
 from vizsla.models import field_text
 from vizsla.text import Analyzer
-
-if TYPE_CHECKING:
-    from vizsla.training.sources.token_corpus import TokenCorpus
+from vizsla.training.sources.token_corpus import GrowingCorpus, TokenCorpus
 
 FIELDS = ("title", "text")
 FIELDS_SETTING = "/".join(FIELDS)
@@ -71,8 +68,6 @@ class TextPacker:
 
 def packed_texts(texts: Iterable[str], analyzer: Analyzer) -> TokenCorpus:
     """Texts as token ids, empty ones included."""
-    from vizsla.training.sources.token_corpus import GrowingCorpus
-
     packer = TextPacker(analyzer)
     growing = GrowingCorpus(packer.dtype)
     for ids, sizes in packer.blocks(texts):
@@ -85,8 +80,6 @@ def packed_documents(documents: Iterable[Document], analyzer: Analyzer, passages
 
     `passages_per_document`: this many neighbours with the same title become one document.
     """
-    from vizsla.training.sources.token_corpus import GrowingCorpus
-
     packer = TextPacker(analyzer)
     growing = GrowingCorpus(packer.dtype)
     for ids, sizes in packer.blocks(_joined(documents, passages_per_document)):
