@@ -36,7 +36,7 @@ def prepare(folder: Path, corpus: Path, questions: list[Path], encoder: Path) ->
     from vizsla.engine.projection import term_keys
     from vizsla.models import BM25, count_statistics, field_text
     from vizsla.text import Analyzer
-    from vizsla.training.sources.texts import TextPacker
+    from vizsla.training.sources.token_corpus import TextPacker
 
     folder.mkdir(parents=True, exist_ok=True)
     bm25 = BM25()

@@ -32,7 +32,6 @@ from vizsla.training import (
     QueryTerms,
     TokenCorpus,
 )
-from vizsla.training.arrays.augmenter import query_vectors, strongest
 from vizsla.training.kinds.augmenter import (
     AugmenterDataSettings,
     CountedDataset,
@@ -40,6 +39,8 @@ from vizsla.training.kinds.augmenter import (
     TermVocabulary,
     chosen_terms,
     freeze_embeddings,
+    query_vectors,
+    strongest,
     surface_pieces,
 )
 from vizsla.training.loop.objectives import Step

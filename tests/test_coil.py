@@ -122,7 +122,7 @@ def vectors_of(rng: np.random.Generator, texts: int, cls: int, scale: int = 4) -
 @pytest.mark.parametrize("cls", [0, 3])
 def test_the_scores_of_training_are_those_of_the_definition(cls: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients included; a limit on pairs at once changes nothing."""
-    from vizsla.training.loop import coil
+    from vizsla.training.kinds import coil
 
     rng = np.random.default_rng(6)
     for pairs in (1, 7, 1 << 20):

@@ -37,8 +37,7 @@ from vizsla.training import (
     TrainingSettings,
     load_training_recipe,
 )
-from vizsla.training.kinds.cross_encoder import cross_encoder_data, cross_encoder_dev, cross_encoder_network
-from vizsla.training.loop.objectives import group_loss
+from vizsla.training.kinds.cross_encoder import cross_encoder_data, cross_encoder_dev, cross_encoder_network, group_loss
 
 
 def options(changes: list[str]) -> list[str]:

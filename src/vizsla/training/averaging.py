@@ -15,7 +15,7 @@ from vizsla.neural.inference import load
 from vizsla.neural.weights import read_weights
 from vizsla.text import Analyzer
 from vizsla.training.kinds.learned_sparse import write_sparse_model
-from vizsla.training.sources.texts import packed_documents
+from vizsla.training.sources.crops import packed_documents
 
 _BIAS = "decoder.bias"
 

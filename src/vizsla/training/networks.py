@@ -1,7 +1,9 @@
-"""Base models, from which training starts: a network in the package, a saved model, or a transformers encoder."""
+"""The network of a run: the base model that it starts from, and how the trained one is written."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +18,10 @@ from vizsla.neural.encoder import encoder_of
 from vizsla.neural.heads.sparta import Sparta
 from vizsla.neural.heads.splade import Splade, SpladeDoc, TiedHead
 from vizsla.neural.heads.unicoil import UniCoil
-from vizsla.neural.inference import bert_model, load
+from vizsla.neural.inference import bert_model, load, plain_name
 from vizsla.neural.lazy_torch import torch
 from vizsla.neural.network import ABOUT, Network
+from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.query_tables import TermWeights
 from vizsla.neural.weights import read_weights
 from vizsla.text import Analyzer
@@ -142,3 +145,33 @@ def load_network(network: Any) -> Any:
         raise InputError("only BERT and DistilBERT can be trained, and this is another", file=str(network.folder))
 
     return load(read_weights(network.folder), network.kind, network.heads, network.pooling or "mean")
+
+
+SAMPLE = 40  # texts to calibrate the quantisation with
+
+
+def write_network(
+    network: Any, folder: Path, *, max_weight: float, length: int, sample: Sequence[Sequence[int]], pooling: str = "",
+    precision: Precision = "int8",
+) -> Network:  # fmt: skip
+    """Write a trained network, by default in 8 bits, into a subfolder that is named by its hash.
+
+    `max_weight`: the highest weight it gives. `length`: how many tokens it reads. `sample`: token ids of some texts.
+    """
+    shutil.rmtree(folder / "written", ignore_errors=True)
+    weights = {plain_name(n): p.detach().float().numpy() for n, p in network.named_parameters()}
+    written = Network.write(
+        folder / "written",
+        weights,
+        kind=network.kind,
+        heads=network.encoder.heads,
+        max_weight=max_weight,
+        length=length,
+        sample=sample,
+        pooling=pooling,
+        precision=precision,
+    )
+    final = folder / written.digest[:12]
+    shutil.rmtree(final, ignore_errors=True)
+    written.folder.rename(final)
+    return Network.open(final)

@@ -12,12 +12,13 @@ from vizsla.neural.checkpoints.colbert import ColbertSettings, write_pylate_sett
 from vizsla.neural.heads.colbert import Framing, LateInteraction, TokenProjection
 from vizsla.neural.layouts import save_layout
 from vizsla.training.kind import TRAINED_KINDS, TrainingData
-from vizsla.training.kinds.pairs import PairKind
-from vizsla.training.loop.objectives import ContrastiveObjective, Objective
-from vizsla.training.networks import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
-from vizsla.training.prepare.writing import write_network
-from vizsla.training.settings import ContrastiveLoss, TrainingSettings, require_at_least, setting
-from vizsla.training.sources.source import GeneratedSource, JudgedSource, open_dev
+from vizsla.training.loop.objectives import ContrastiveLoss, ContrastiveObjective, Objective
+from vizsla.training.networks import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network, write_network
+from vizsla.training.settings import TrainingSettings, require_at_least, setting
+from vizsla.training.sources.dev_set import DevSet
+from vizsla.training.sources.generated import GeneratedSource
+from vizsla.training.sources.judged import JudgedSource
+from vizsla.training.sources.source import PairKind
 from vizsla.training.sources.teacher import check_loss
 
 _USUAL = ColbertSettings()
@@ -111,7 +112,7 @@ class ColbertKind(PairKind[ColbertTraining]):
         data = self.settings.data
         refresh = data.open_refresh(folder) if isinstance(data, JudgedSource) else None
         longest = max(data.max_query_length, data.max_document_length)
-        return TrainingData(data.open_pairs(folder), open_dev(folder, max_length=longest), refresh)
+        return TrainingData(data.open_pairs(folder), DevSet.open_all(folder, max_length=longest), refresh)
 
     def objective(self) -> Objective:
         """A contrastive or margin loss, or one that learns the scores of a teacher."""

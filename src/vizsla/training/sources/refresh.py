@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,15 @@ class Collections:
         for last in starts:
             yield slice(first[0], last[0]), slice(first[1], last[1])
             first = last
+
+
+def collections_of(several: Sequence[tuple[MinedPairs, np.ndarray]]) -> Collections:
+    """The ranges of each data set's queries and documents, given its pairs and the documents with a query's id."""
+    queries, documents = (
+        np.cumsum([0, *(len(getattr(pairs, name)) for pairs, _ in several)]) for name in ("queries", "documents")
+    )
+    own = [np.where(named >= 0, named + first, -1) for (_, named), first in zip(several, documents[:-1], strict=True)]
+    return Collections(queries, documents, np.concatenate(own))
 
 
 @dataclass(frozen=True, eq=False)

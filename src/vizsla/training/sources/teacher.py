@@ -22,10 +22,10 @@ from vizsla.neural.checkpoints.packages import package_of
 from vizsla.neural.device import on_gpu
 from vizsla.neural.heads.cross import Texts
 from vizsla.text import Analyzer
-from vizsla.training.settings import TAUGHT, require_at_least, setting
+from vizsla.training.loop.objectives import TAUGHT
+from vizsla.training.settings import require_at_least, setting
 from vizsla.training.sources.pairs import MinedPairs, ScoredPairs
-from vizsla.training.sources.texts import packed_texts
-from vizsla.training.sources.token_corpus import TokenCorpus
+from vizsla.training.sources.token_corpus import TokenCorpus, packed_texts
 from vizsla.vectors import DenseVectors, JoinedVectors, SparseVectors, TokenVectors, Vectors
 
 _KEY = 64  # bytes at the beginning of the file: the hash of everything that its scores depend on
