@@ -288,5 +288,5 @@ def test_training_needs_torch_and_numpy_alone() -> None:
         f"import sys; sys.modules.update(dict.fromkeys({others})); from vizsla.neural.heads.cross import cross_encoder"
     )
     code += "; from vizsla.training import CrossEncoderData, CrossEncoderPairs, GroupObjective, Trainer"
-    code += "; from vizsla.neural.layouts import save_reranker"
+    code += "; from vizsla.neural.checkpoints.writing import save_reranker"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -18,8 +18,8 @@ from onnx_cross import WORDS, by_hand, quantise, save_network, save_tokenizer
 from vizsla import Index, RerankedRetriever, Reranker, VizslaError
 from vizsla.cache import file_digest
 from vizsla.neural.checkpoints import packages
+from vizsla.neural.checkpoints.onnx_cross_encoder import OnnxPairSession
 from vizsla.neural.checkpoints.packages import CROSS_ENCODER, package_of
-from vizsla.neural.onnx_pairs import OnnxPairSession
 from vizsla.recipes import check, load_recipe
 
 RNG = np.random.default_rng(5)

@@ -153,10 +153,10 @@ class Network:
         """
         place = place_of(self.device)
         if place.runtime == "torch":
-            from vizsla.neural.inference import TorchNetwork
+            from vizsla.neural.torch_network import TorchNetwork
 
             return TorchNetwork(self.folder, self.kind, self.heads, self.pooling, device=str(place.device))
-        from vizsla.neural.session import OnnxNetwork
+        from vizsla.neural.onnx_network import OnnxNetwork
 
         if not place.device.is_gpu or not in_8_bits(self.folder):
             return OnnxNetwork(self.folder, device=place.device)

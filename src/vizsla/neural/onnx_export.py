@@ -18,7 +18,7 @@ from vizsla.errors import VizslaError
 from vizsla.neural.chunks import SPECIAL_TOKENS
 from vizsla.neural.heads import HEADS, Output
 from vizsla.neural.onnx_graph import EncoderGraph, Graph, Precision, Statistics
-from vizsla.neural.session import session_options
+from vizsla.neural.onnx_network import session_options
 from vizsla.neural.weights import NETWORK, WEIGHTS, write_arrays
 
 Port = tuple[str, str, type[np.generic], Sequence[Any]]

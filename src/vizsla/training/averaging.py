@@ -11,7 +11,7 @@ from vizsla.datasets import Document
 from vizsla.errors import VizslaError
 from vizsla.models import LearnedSparse, Model, Network
 from vizsla.neural.heads.base import RULED_OUT
-from vizsla.neural.inference import load
+from vizsla.neural.torch_network import load
 from vizsla.neural.weights import read_weights
 from vizsla.text import Analyzer
 from vizsla.training.kinds.learned_sparse import write_sparse_model

@@ -18,11 +18,11 @@ from vizsla.neural.encoder import encoder_of
 from vizsla.neural.heads.sparta import Sparta
 from vizsla.neural.heads.splade import Splade, SpladeDoc, TiedHead
 from vizsla.neural.heads.unicoil import UniCoil
-from vizsla.neural.inference import bert_model, load, plain_name
 from vizsla.neural.lazy_torch import torch
 from vizsla.neural.network import ABOUT, Network
 from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.query_tables import TermWeights
+from vizsla.neural.torch_network import bert_model, load, plain_name
 from vizsla.neural.weights import read_weights
 from vizsla.text import Analyzer
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_ty
 
 from vizsla.described import DescriptionError, check_type
 from vizsla.errors import UnknownNameError, VizslaError
-from vizsla.neural.inference import has_fast_bfloat16
 from vizsla.neural.lazy_torch import torch
+from vizsla.neural.torch_network import has_fast_bfloat16
 from vizsla.numbers import short
 from vizsla.spec import Option
 

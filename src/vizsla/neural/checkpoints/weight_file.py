@@ -14,7 +14,7 @@ import numpy as np
 
 from vizsla.cache import cached_folder, file_digest
 from vizsla.errors import InputError
-from vizsla.neural.layouts import bert_config_of, modules_data, write_json
+from vizsla.neural.checkpoints.writing import bert_config_of, modules_data, write_json
 from vizsla.neural.weights import file_floats, write_arrays
 from vizsla.plain_data import read_object
 from vizsla.text import Analyzer, WordPiece

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from vizsla.errors import VizslaError
 from vizsla.models import Coil, Model
+from vizsla.neural.checkpoints.writing import save_layout
 from vizsla.neural.heads.coil import Coil as Network
 from vizsla.neural.heads.coil import CoilVectors
-from vizsla.neural.layouts import save_layout
 from vizsla.neural.lazy_torch import no_grad, torch
 from vizsla.neural.onnx_graph import Precision
 from vizsla.training.kind import TRAINED_KINDS, TrainingData

@@ -9,8 +9,8 @@ from typing import Any
 from vizsla.errors import InputError
 from vizsla.models import ColBERT, Model
 from vizsla.neural.checkpoints.colbert import ColbertSettings, write_pylate_settings
+from vizsla.neural.checkpoints.writing import save_layout
 from vizsla.neural.heads.colbert import Framing, LateInteraction, TokenProjection
-from vizsla.neural.layouts import save_layout
 from vizsla.training.kind import TRAINED_KINDS, TrainingData
 from vizsla.training.loop.objectives import ContrastiveLoss, ContrastiveObjective, Objective
 from vizsla.training.networks import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network, write_network

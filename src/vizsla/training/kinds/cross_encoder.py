@@ -16,9 +16,9 @@ from vizsla.index.storage.document_store import DocumentStore
 from vizsla.models import BM25, QUERIES, Model, Reranker
 from vizsla.models.reranker import reranker_folder
 from vizsla.neural.checkpoints.checkpoint import find_checkpoint
+from vizsla.neural.checkpoints.writing import save_reranker
 from vizsla.neural.chunks import packed
 from vizsla.neural.heads.cross import LEAST, Cross, head_arrays, joint_pairs, keep_layers
-from vizsla.neural.layouts import save_reranker
 from vizsla.neural.lazy_torch import F, no_grad, torch
 from vizsla.neural.network import ABOUT, Network
 from vizsla.text import Analyzer

@@ -16,9 +16,9 @@ from vizsla.index.storage.document_store import DocumentStore
 from vizsla.lazy import cached_property
 from vizsla.models import DeepCT, Model, field_text
 from vizsla.models.counts import first_pieces
+from vizsla.neural.checkpoints.writing import save_layout
 from vizsla.neural.chunks import packed
 from vizsla.neural.heads.deepct import TermRegression
-from vizsla.neural.layouts import save_layout
 from vizsla.neural.lazy_torch import F, no_grad, torch
 from vizsla.npz import read_arrays, save_arrays
 from vizsla.scratch import GrowingArray

@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeVar
 
 from vizsla.errors import InputError, VizslaError
 from vizsla.models import Dense, Model, Spar, parse_model
+from vizsla.neural.checkpoints.writing import save_layout
 from vizsla.neural.heads.dense import Pooled, Towers, WithFrozenCompanion
-from vizsla.neural.layouts import save_layout
 from vizsla.text import Analyzer
 from vizsla.training.kind import TRAINED_KINDS, KindSettings, TrainingData, TrainingInputs
 from vizsla.training.loop.objectives import ContrastiveLoss, ContrastiveObjective, Objective

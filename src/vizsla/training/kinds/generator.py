@@ -22,8 +22,8 @@ from vizsla.models.generator import TextGenerator, generator_folder, open_genera
 from vizsla.neural.checkpoints.bart import bart_checkpoint, is_plain_bart, read_quantised, start_arrays, write_quantised
 from vizsla.neural.checkpoints.generator import NGRAMS, TASKS, GeneratorCheckpoint
 from vizsla.neural.chunks import packed
-from vizsla.neural.generation import TARGET, Generator, new_model, open_model
 from vizsla.neural.lazy_torch import no_grad, torch
+from vizsla.neural.torch_generator import TARGET, Generator, new_model, open_model
 from vizsla.neural.weights import has_weights, read_checkpoint
 from vizsla.scratch import GrowingArray
 from vizsla.text import Analyzer

@@ -15,11 +15,11 @@ import numpy as np
 from vizsla.errors import VizslaError
 from vizsla.models import LearnedSparse, Model
 from vizsla.models.learned_sparse import QUERIES, SPARTA_LENGTH, SPARTA_TERMS
+from vizsla.neural.checkpoints.writing import save_layout
 from vizsla.neural.chunks import SPECIAL_TOKENS, packed
 from vizsla.neural.encoder import PackedBert
 from vizsla.neural.heads.sparta import Sparta
 from vizsla.neural.heads.splade import Splade, SpladeDoc
-from vizsla.neural.layouts import save_layout
 from vizsla.neural.lazy_torch import F, torch
 from vizsla.neural.query_tables import PieceVectors, TermWeights
 from vizsla.text import Analyzer

@@ -14,9 +14,9 @@ import numpy as np
 from vizsla.errors import InputError
 from vizsla.neural.device import torch_device
 from vizsla.neural.heads.splade import pooled_logits
-from vizsla.neural.inference import transformers
 from vizsla.neural.lazy_torch import Module, inference_mode, nn, torch
-from vizsla.neural.session import batches
+from vizsla.neural.onnx_network import batches
+from vizsla.neural.torch_network import transformers
 from vizsla.neural.weights import prefix_of, read_pickled, weight_files
 from vizsla.plain_data import read_object
 

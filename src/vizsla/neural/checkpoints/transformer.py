@@ -17,10 +17,10 @@ import numpy as np
 from vizsla.cache import digest
 from vizsla.described import DescriptionError, fields_from_data, from_data
 from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.neural.checkpoints.text_encoder import POOLINGS, SPLADE_POOLINGS, Layer, TokenizerOptions
 from vizsla.neural.device import device_of_opening, on_gpu
 from vizsla.neural.network import ABOUT
 from vizsla.neural.once import once
-from vizsla.neural.text_encoder import POOLINGS, SPLADE_POOLINGS, Layer, TokenizerOptions
 from vizsla.neural.weights import weight_files
 from vizsla.plain_data import parse_settings, read_object
 
@@ -129,7 +129,7 @@ class Transformer:
         kind = read_object(self.folder / self.base / "config.json").get("model_type")
         need_torch(kind, self.folder)
         trusted = brings_code(self.folder / self.base)
-        from vizsla.neural.text_encoder import TextEncoder
+        from vizsla.neural.checkpoints.text_encoder import TextEncoder
 
         return TextEncoder(
             self.folder, self.pooling, self.layers,
@@ -187,7 +187,7 @@ class MaskedLanguage(Transformer):
         place = self.folder / self.base
         need_torch(read_object(place / "config.json").get("model_type"), self.folder)
         trusted = brings_code(place)
-        from vizsla.neural.text_encoder import SparseTextEncoder
+        from vizsla.neural.checkpoints.text_encoder import SparseTextEncoder
 
         return SparseTextEncoder(
             self.folder, self.pooling, base=self.base, trusted=trusted, exact=self.exact, device=self.device

@@ -10,10 +10,10 @@ import numpy as np
 
 from vizsla.errors import InputError
 from vizsla.neural.checkpoints.sentence import read_json
-from vizsla.neural.checkpoints.tokenizer_files import MAX_LENGTH, bert_tokenizer, positions
+from vizsla.neural.checkpoints.tokenizers import MAX_LENGTH, bert_tokenizer, positions
 from vizsla.neural.device import Device, onnx_device, providers
 from vizsla.neural.onnx_graph import Precision
-from vizsla.neural.session import check_runs_on, installed_onnxruntime, processors, session_options
+from vizsla.neural.onnx_network import check_runs_on, installed_onnxruntime, processors, session_options
 from vizsla.neural.weights import WEIGHTS, has_weights
 from vizsla.text.tokenizers import tokenizers_library
 

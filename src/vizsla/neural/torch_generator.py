@@ -12,8 +12,8 @@ from vizsla.errors import InputError
 from vizsla.neural.beams import BeamStates
 from vizsla.neural.chunks import Batch, Chunk
 from vizsla.neural.device import torch_device
-from vizsla.neural.inference import fast_precision, transformers
 from vizsla.neural.lazy_torch import F, Module, inference_mode, nn, torch
+from vizsla.neural.torch_network import fast_precision, transformers
 
 if TYPE_CHECKING:
     from torch import Tensor
