@@ -18,7 +18,7 @@ from vizsla.models.model import MODELS
 from vizsla.models.piece_network import PieceNetwork
 from vizsla.neural.checkpoints.colbert import ColbertCheckpoint, ColbertSettings
 from vizsla.neural.checkpoints.onnx_encoder import OnnxTokens
-from vizsla.neural.checkpoints.text_encoder import known
+from vizsla.neural.checkpoints.transformer import known
 from vizsla.neural.network import Network, reads_of
 from vizsla.neural.onnx_graph import Precision
 from vizsla.spec import Option

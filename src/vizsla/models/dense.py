@@ -21,9 +21,8 @@ from vizsla.neural.checkpoints.checkpoint import Checkpoint
 from vizsla.neural.checkpoints.onnx_encoder import BY_NETWORK, OnnxEncoder
 from vizsla.neural.checkpoints.packages import BGE_SMALL, GTE_SMALL, HUB, PACKAGED
 from vizsla.neural.checkpoints.published import Published, find_published, published
-from vizsla.neural.checkpoints.text_encoder import Layer, TokenizerOptions, known
 from vizsla.neural.checkpoints.tokenizers import alike
-from vizsla.neural.checkpoints.transformer import Transformer
+from vizsla.neural.checkpoints.transformer import Layer, TokenizerOptions, Transformer, known
 from vizsla.neural.network import Network, reads_of
 from vizsla.neural.onnx_graph import Precision
 from vizsla.spec import Option, with_defaults

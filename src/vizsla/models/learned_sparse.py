@@ -30,8 +30,7 @@ from vizsla.models.fields import QUERIES as QUERIES_FIELD
 from vizsla.models.fields import Fields, field_text
 from vizsla.models.model import MODELS, Model
 from vizsla.models.statistics import Statistics
-from vizsla.neural.checkpoints.text_encoder import TokenizerOptions
-from vizsla.neural.checkpoints.transformer import MaskedLanguage
+from vizsla.neural.checkpoints.transformer import MaskedLanguage, TokenizerOptions
 from vizsla.neural.chunks import END, SPECIAL_TOKENS
 from vizsla.neural.heads import HEADS
 from vizsla.neural.network import ABOUT, Network

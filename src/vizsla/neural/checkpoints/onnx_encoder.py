@@ -12,8 +12,7 @@ import numpy as np
 
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.neural.checkpoints.onnx_file import LOGITS, OnnxFile, open_tokenizer, parts_of, tokenizer_of, valid_texts
-from vizsla.neural.checkpoints.text_encoder import POOLINGS, Layer, TokenizerOptions, cut_tokens, known
-from vizsla.neural.checkpoints.transformer import Transformer
+from vizsla.neural.checkpoints.transformer import POOLINGS, Layer, TokenizerOptions, Transformer, cut_tokens, known
 from vizsla.neural.device import onnx_device
 from vizsla.neural.once import once
 from vizsla.neural.onnx_network import side_by_side
