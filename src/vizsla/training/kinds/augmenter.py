@@ -48,7 +48,7 @@ from vizsla.training.sources.dev_set import (
     weighed_rows,
 )
 from vizsla.training.sources.judged import ANSWERLESS_HELP, NUMBER, positives_and_negatives
-from vizsla.training.sources.pairs import TrainingBatch
+from vizsla.training.sources.pairs import TrainingBatch, epoch_order
 from vizsla.training.sources.teacher import (
     MarginSquares,
     TeacherSettings,
@@ -319,7 +319,7 @@ class AugmenterPairs:
                 f"{len(self.usable):,}; use a smaller batch, as in --set training.batch_size=32"
             )
         epoch, place = divmod(step, len(self.usable) // size)
-        order = np.random.default_rng((seed, epoch)).permutation(len(self.usable))
+        order = epoch_order(len(self.usable), seed, epoch)
         chosen = self.usable[order[place * size : (place + 1) * size]]
         drawn = self._draw_places(chosen, np.random.default_rng((seed, epoch, place)))
         sides = zip((self.positives, self.negatives), drawn, strict=True)

@@ -13,7 +13,6 @@ import numpy as np
 from vizsla.datasets import BeirDataset
 from vizsla.errors import InputError, VizslaError
 from vizsla.index.storage.document_store import DocumentStore
-from vizsla.lazy import cached_property
 from vizsla.models import DeepCT, Model, field_text
 from vizsla.models.counts import first_pieces
 from vizsla.neural.checkpoints.writing import save_layout
@@ -37,7 +36,7 @@ from vizsla.training.networks import (
 )
 from vizsla.training.settings import TrainingSettings, require_at_least, require_one_of, require_positive, setting
 from vizsla.training.sources.dev_set import Assemble, BestDocuments, Encode, found, judgement_rows, numbered_folders
-from vizsla.training.sources.pairs import TrainingBatch
+from vizsla.training.sources.pairs import TrainingBatch, epoch_order
 from vizsla.training.sources.token_corpus import FIELDS_SETTING, TokenCorpus, fields_of, sample_of, with_special_tokens
 
 if TYPE_CHECKING:
@@ -137,10 +136,7 @@ class TermTargets:
         """`size` documents; `extra` is [documents, length] their targets, with the special tokens."""
         steps = self.steps_per_epoch(size)
         epoch, place = divmod(step, steps)
-        if (seed, epoch) not in self._orders:  # only the order of one epoch is cached
-            self._orders.clear()
-            self._orders[seed, epoch] = np.random.default_rng((seed, epoch)).permutation(len(self.documents))
-        chosen = self._orders[seed, epoch][place * size : (place + 1) * size]
+        chosen = epoch_order(len(self.documents), seed, epoch)[place * size : (place + 1) * size]
         ids, mask = with_special_tokens(self.documents, chosen, device, max_length=self.max_length)
         targets = np.full(tuple(ids.shape), np.nan, np.float32)
         for row, document in zip(targets, chosen.tolist(), strict=True):
@@ -157,11 +153,6 @@ class TermTargets:
                 f"{len(self.documents):,}; use a smaller batch, as in --set training.batch_size=16"
             )
         return len(self.documents) // size
-
-    @cached_property
-    def _orders(self) -> dict[tuple[int, int], np.ndarray]:
-        """The order of the documents by seed and epoch."""
-        return {}
 
     def save(self, folder: str | Path) -> None:
         """Write documents and targets into a folder."""

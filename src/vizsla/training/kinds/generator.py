@@ -33,7 +33,7 @@ from vizsla.training.loop.objectives import Objective, Step
 from vizsla.training.networks import SAMPLE, Base
 from vizsla.training.settings import TrainingSettings, require_at_least, require_one_of, setting
 from vizsla.training.sources.dev_set import Assemble, Encode, numbered_folders
-from vizsla.training.sources.pairs import TrainingBatch
+from vizsla.training.sources.pairs import TrainingBatch, epoch_order
 from vizsla.training.sources.token_corpus import FIELDS, GrowingCorpus, TokenCorpus
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class GenerationPairs:
                 "--set training.batch_size=16"
             )
         epoch, place = divmod(step, len(self) // size)
-        order = np.random.default_rng((seed, epoch)).permutation(len(self))
+        order = epoch_order(len(self), seed, epoch)
         return TrainingBatch([self.texts(order[place * size : (place + 1) * size], device)])
 
     def texts(self, chosen: np.ndarray, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

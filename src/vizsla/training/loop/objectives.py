@@ -10,7 +10,7 @@ from vizsla.neural.chunks import Batch
 from vizsla.neural.heads.colbert import TokenTexts
 from vizsla.neural.lazy_torch import F, no_grad, torch
 from vizsla.training.loop.distributed import Distributed
-from vizsla.training.loop.products import inner_products, scores_of
+from vizsla.training.loop.products import scores_of
 from vizsla.training.settings import require_at_least, require_one_of, require_positive, setting
 from vizsla.training.sources.pairs import Margins, TrainingBatch
 
@@ -170,12 +170,6 @@ def _lowered(scores: Tensor, beside: Tensor) -> Tensor:
     others = scores[:, count:].reshape(count, count, -1)
     own = torch.eye(count, dtype=scores.dtype, device=scores.device)[:, :, None] * beside.to(scores.dtype)[:, None]
     return (others - own).flatten(1)
-
-
-def info_nce(queries: Tensor, documents: Tensor, temperature: float = 1.0, *, symmetric: bool = True) -> Tensor:
-    """The contrastive loss of the inner products of vectors."""
-    scores = inner_products(queries, documents)
-    return contrastive_loss(scores if temperature == 1.0 else scores / temperature, symmetric=symmetric)
 
 
 def quadratic_rise(step: int, steps: int) -> float:

@@ -178,16 +178,6 @@ def found(scores: Tensor) -> Tensor:
     return scores.masked_fill(scores <= 0, -torch.inf)
 
 
-def mean_ndcg(scores: Tensor, judgements: np.ndarray) -> float:
-    """nDCG@10 of [queries, documents] scores, the mean over queries that have a judgement.
-
-    Documents that a query does not find have the score -inf.
-    """
-    best = BestDocuments(_DEPTH)
-    best.add(scores, 0)
-    return best.ndcg(judgements)
-
-
 class BestDocuments:
     """The `depth` documents with the highest scores for each query, of those that were added so far.
 

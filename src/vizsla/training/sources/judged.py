@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -232,19 +232,6 @@ def judged_texts(
         packed_queries = packed_texts(queries.values(), analyzer)
         packed_documents = packed_texts(read_texts(documents, fields, separator), analyzer)
         yield JudgedTexts(documents, queries, MinedPairs(packed_queries, packed_documents, *numbers))
-
-
-def judged_pairs(
-    datasets: Sequence[BeirDataset],
-    analyzer: Analyzer,
-    *,
-    negatives: str = "",
-    negatives_depth: int = NEGATIVES_DEPTH,
-    fields: Sequence[str] = FIELDS,
-) -> MinedPairs:
-    """The train queries of data sets as pairs; options as for `judged_texts`."""
-    options: dict[str, Any] = {"negatives": negatives, "negatives_depth": negatives_depth, "fields": fields}
-    return MinedPairs.concatenate([texts.pairs for texts in judged_texts(datasets, analyzer, **options)])
 
 
 def check_run_has_one_dataset(first_stage: str, datasets: Sequence[BeirDataset]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +36,12 @@ class BatchSource(Protocol):
 
     def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
         """The batch of a step, with `size` queries."""
+
+
+@functools.lru_cache(maxsize=8)  # the sources of a run, each in one epoch
+def epoch_order(count: int, seed: int, epoch: int) -> np.ndarray:
+    """The random order in which an epoch goes through `count` queries; the same seed and epoch give the same."""
+    return np.random.default_rng((seed, epoch)).permutation(count)
 
 
 _PARTS = ("queries", "documents", "positives", "negatives")
@@ -122,10 +129,7 @@ class MinedPairs:
         usable = self.usable
         steps = len(usable) // size
         epoch, place = divmod(step, steps)
-        if (seed, epoch) not in self._orders:  # only the order of one epoch is cached
-            self._orders.clear()
-            self._orders[seed, epoch] = np.random.default_rng((seed, epoch)).permutation(len(usable))
-        chosen = usable[self._orders[seed, epoch][place * size : (place + 1) * size]]
+        chosen = usable[epoch_order(len(usable), seed, epoch)[place * size : (place + 1) * size]]
         rng = np.random.default_rng((seed, epoch, place))
         return chosen, self.draw_positives(chosen, epoch, rng), self._draw_negatives(chosen, rng).ravel()
 
@@ -152,11 +156,6 @@ class MinedPairs:
         """Saved pairs, mapped into memory; `options` say how they are drawn."""
         queries, documents, positives, negatives = (TokenCorpus.open(Path(folder) / name) for name in _PARTS)
         return cls(queries, documents, positives, negatives, **options)
-
-    @cached_property
-    def _orders(self) -> dict[tuple[int, int], np.ndarray]:
-        """The order of the queries by seed and epoch."""
-        return {}
 
     @cached_property
     def usable(self) -> np.ndarray:
