@@ -37,9 +37,8 @@ class Key(NamedTuple):
 def keys_of(settings: Any, prefix: str = "") -> Iterator[Key]:
     """All keys of settings, those of sections included.
 
-    >>> from vizsla.training.settings import GroupLoss
-    >>> [(key.name, key.value, key.help) for key in keys_of(GroupLoss(), "loss.")][1]
-    ('loss.temperature', 1.0, 'scores are divided by it')
+    >>> [(key.name, key.value, key.help) for key in keys_of(TrainingSettings(), "training.")][2]
+    ('training.batch_size', 16384, 'queries of a batch, over all processes')
     """
     hints = _hints(type(settings))
     for one in fields(settings):
