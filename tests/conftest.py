@@ -218,7 +218,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def in_floats(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch computes in 32-bit floats on every processor, so that results can be compared."""
-    monkeypatch.setattr("vizsla.neural.inference.has_fast_bfloat16", lambda _: False)
+    monkeypatch.setattr("vizsla.neural.torch_network.has_fast_bfloat16", lambda _: False)
 
 
 @pytest.fixture

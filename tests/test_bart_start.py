@@ -17,8 +17,8 @@ from vizsla.errors import InputError
 from vizsla.models.generator import CheckpointGenerator, Sampling, open_generator
 from vizsla.neural.checkpoints.bart import bart_checkpoint, start_arrays
 from vizsla.neural.checkpoints.generator import GeneratorCheckpoint
-from vizsla.neural.generation import new_model
-from vizsla.neural.seq2seq_onnx import OnnxGenerator
+from vizsla.neural.onnx_generator import OnnxGenerator
+from vizsla.neural.torch_generator import new_model
 from vizsla.training import TrainingInputs, load_training_recipe, train
 
 SIZES = {**SMALL, "hidden_size": 32, "num_hidden_layers": 3}

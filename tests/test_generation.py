@@ -13,7 +13,7 @@ from tiny_checkpoints import tiny_causal, tiny_seq2seq, torch, transformers
 from vizsla import VizslaError
 from vizsla.errors import InputError
 from vizsla.models.generator import CheckpointGenerator, Sampling, open_generator
-from vizsla.neural.generation import next_tokens
+from vizsla.neural.torch_generator import next_tokens
 
 pytestmark = pytest.mark.usefixtures("in_floats")
 

@@ -31,7 +31,7 @@ from vizsla import Dense, Index, VizslaError, parse_model
 from vizsla.cache import file_digest
 from vizsla.models import ColBERT, Network
 from vizsla.neural.checkpoints import packages
-from vizsla.neural.onnx_encoder import OnnxEncoder, OnnxTokens
+from vizsla.neural.checkpoints.onnx_encoder import OnnxEncoder, OnnxTokens
 
 pytestmark = [pytest.mark.usefixtures("cache"), pytest.mark.filterwarnings("error::UserWarning")]
 

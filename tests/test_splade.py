@@ -40,8 +40,8 @@ from vizsla.errors import InputError
 from vizsla.index import verify
 from vizsla.models import Network, expression
 from vizsla.models.saving import save_model
+from vizsla.neural.checkpoints.transformer import MaskedLanguage
 from vizsla.neural.query_tables import TermWeights
-from vizsla.neural.transformer import MaskedLanguage
 from vizsla.neural.weights import write_arrays
 
 pytestmark = pytest.mark.usefixtures("cache")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,25 +17,28 @@ from vizsla.index.storage.document_store import ChosenDocuments, DocumentStore
 from vizsla.models import QUERIES, parse_model
 from vizsla.models.generator import Sampling, open_generator
 from vizsla.text import Analyzer
-from vizsla.training.prepare.judged import NUMBER, AnsweredQueries, numbers_of, ranked_ids, temporary_index
-from vizsla.training.prepare.teacher import SumTeacherSettings, open_teachers, scaled, taught_pairs
+from vizsla.training.kind import TrainingInputs
 from vizsla.training.settings import require_at_least, require_positive, setting
-
-if TYPE_CHECKING:
-    from vizsla.training.arrays.pairs import MinedPairs, ScoredPairs
-    from vizsla.training.arrays.token_corpus import TokenCorpus
+from vizsla.training.sources.judged import NUMBER, AnsweredQueries, numbers_of, ranked_ids, temporary_index
+from vizsla.training.sources.pairs import BatchSource, MinedPairs, ScoredPairs, open_pairs
+from vizsla.training.sources.source import PAIRS, SOURCE_HELP, drawing_options
+from vizsla.training.sources.teacher import SumTeacherSettings, open_teachers, scaled, taught_pairs
+from vizsla.training.sources.token_corpus import FIELDS, LINE_BREAK, TokenCorpus
 
 _FILE = "queries.jsonl"  # in the folder of a run: documents with the queries that were generated for them
 _SCORES = "teacher.scores"
 
 
 @dataclass(frozen=True)
-class GeneratedQueries(SumTeacherSettings):
-    """How many queries are generated, and what they are paired with; the defaults are those of GenQ in BEIR.
+class GeneratedSource(SumTeacherSettings):
+    """Generated queries, each paired with the document it was written for; the defaults are those of GenQ in BEIR.
 
     Queries are taken from a document's field `queries`; for documents without it a generator writes them.
     """
 
+    reads_datasets: ClassVar[bool] = False
+    document_fields: ClassVar[tuple[str, ...]] = FIELDS
+    separator: ClassVar[str] = LINE_BREAK
     generator: str = setting("", "folder or name of a query generator, for documents without a field queries")
     queries_per_document: int = setting(5, "generated queries of a document that are used for training")
     generated_per_document: int = setting(0, "queries that the generator writes; 0 for as many as are used")
@@ -54,6 +57,7 @@ class GeneratedQueries(SumTeacherSettings):
     max_query_length: int = setting(64, "tokens of a query that are read, special ones included")
     max_document_length: int = setting(256, "tokens of a document that are read, special ones included")
     seed: int = setting(0, "seed of the sample of documents and of generated queries")
+    source: str = setting("generated", SOURCE_HELP)
 
     def __post_init__(self) -> None:
         require_at_least(self, "data", 0, "negatives_per_query", "top_k", "max_own_rank")
@@ -61,6 +65,18 @@ class GeneratedQueries(SumTeacherSettings):
         require_at_least(self, "data", 3, "max_query_length", "max_document_length")
         require_positive(self, "data", "top_p", "temperature")
         self.check_teacher(self.negatives_per_query)
+
+    def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
+        """Read or generate queries, find negatives and a teacher's scores, and pack all texts."""
+        generated_pairs(inputs.documents(), analyzer, self, folder).save(folder / PAIRS)
+
+    def open_pairs(self, folder: Path) -> BatchSource:
+        """The queries with their documents, perhaps with negatives and a teacher's scores."""
+        return open_pairs(folder / PAIRS, beside=bool(self.beside), **drawing_options(self))
+
+    def open_documents(self, folder: Path) -> TokenCorpus:
+        """The packed documents."""
+        return TokenCorpus.open(folder / PAIRS / "documents")
 
     @property
     def searches(self) -> bool:
@@ -77,7 +93,7 @@ class GeneratedQueries(SumTeacherSettings):
 
 
 def generated_pairs(
-    documents: Iterable[Document], analyzer: Analyzer, settings: GeneratedQueries, folder: Path
+    documents: Iterable[Document], analyzer: Analyzer, settings: GeneratedSource, folder: Path
 ) -> MinedPairs | ScoredPairs:
     """Generated queries, each paired with its document; perhaps with hard negatives and a teacher's scores.
 
@@ -99,7 +115,7 @@ def generated_pairs(
     return scaled(taught, settings)
 
 
-def generated_queries(documents: DocumentStore, settings: GeneratedQueries, folder: Path) -> AnsweredQueries:
+def generated_queries(documents: DocumentStore, settings: GeneratedSource, folder: Path) -> AnsweredQueries:
     """Generated queries with their documents, and hard negatives if the settings require them."""
     everything: Sequence[Document] = documents
     chosen = _sample(len(documents), settings)
@@ -120,7 +136,7 @@ def generated_queries(documents: DocumentStore, settings: GeneratedQueries, fold
     )
 
 
-def queries_of(documents: Sequence[Document], settings: GeneratedQueries, folder: Path) -> list[list[str]]:
+def queries_of(documents: Sequence[Document], settings: GeneratedSource, folder: Path) -> list[list[str]]:
     """The generated queries of each document, each once; a generator writes those of documents that have none."""
     given = [_given(document) for document in documents]
     missing = [number for number, queries in enumerate(given) if queries is None]
@@ -155,7 +171,7 @@ def _distinct(queries: Iterable[str]) -> Iterator[str]:
     return iter(dict.fromkeys(stripped for query in queries if (stripped := query.strip())))
 
 
-def _sample(count: int, settings: GeneratedQueries) -> np.ndarray:
+def _sample(count: int, settings: GeneratedSource) -> np.ndarray:
     """The numbers of the documents that queries are learnt from, in order."""
     if count <= settings.max_documents:
         return np.arange(count)
@@ -164,8 +180,6 @@ def _sample(count: int, settings: GeneratedQueries) -> np.ndarray:
 
 def _positives(pairs: Sequence[tuple[str, int]]) -> TokenCorpus:
     """For each pair its document first, and then the other documents with the same query."""
-    from vizsla.training.arrays.token_corpus import TokenCorpus
-
     answers: dict[str, list[int]] = {}
     for query, number in pairs:
         answers.setdefault(query, []).append(number)
@@ -173,14 +187,14 @@ def _positives(pairs: Sequence[tuple[str, int]]) -> TokenCorpus:
     return TokenCorpus.of([np.array(row, np.int64) for row in rows])
 
 
-def _rankings(documents: DocumentStore, queries: Sequence[str], settings: GeneratedQueries) -> TokenCorpus:
+def _rankings(documents: DocumentStore, queries: Sequence[str], settings: GeneratedSource) -> TokenCorpus:
     """For each query the numbers of the best documents of a model."""
     depth = max(settings.negatives_depth, settings.max_own_rank)
     with temporary_index(documents, parse_model(settings.negatives)) as index:
         return numbers_of(documents, ranked_ids(index, queries, depth))
 
 
-def _kept(pairs: Sequence[tuple[str, int]], rankings: TokenCorpus | None, settings: GeneratedQueries) -> list[int]:
+def _kept(pairs: Sequence[tuple[str, int]], rankings: TokenCorpus | None, settings: GeneratedSource) -> list[int]:
     """The indices of the pairs to use: those that find their document, and not too many of one document."""
     counts: dict[int, int] = {}
     kept = []
@@ -193,10 +207,8 @@ def _kept(pairs: Sequence[tuple[str, int]], rankings: TokenCorpus | None, settin
     return kept
 
 
-def _negatives(positives: TokenCorpus, rankings: TokenCorpus | None, settings: GeneratedQueries) -> TokenCorpus:
+def _negatives(positives: TokenCorpus, rankings: TokenCorpus | None, settings: GeneratedSource) -> TokenCorpus:
     """For each query the documents of its ranking that are not its positives; none without rankings."""
-    from vizsla.training.arrays.token_corpus import TokenCorpus
-
     if rankings is None:
         return TokenCorpus(np.zeros(0, np.int64), np.zeros(len(positives) + 1, np.int64))
     firsts = (rankings[i][: settings.negatives_depth] for i in range(len(rankings)))

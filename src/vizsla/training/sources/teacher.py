@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,13 +22,11 @@ from vizsla.neural.checkpoints.packages import package_of
 from vizsla.neural.device import on_gpu
 from vizsla.neural.heads.cross import Texts
 from vizsla.text import Analyzer
-from vizsla.training.prepare.texts import packed_texts
-from vizsla.training.settings import TAUGHT, require_at_least, setting
+from vizsla.training.loop.objectives import TAUGHT
+from vizsla.training.settings import require_at_least, setting
+from vizsla.training.sources.pairs import MinedPairs, ScoredPairs
+from vizsla.training.sources.token_corpus import TokenCorpus, packed_texts
 from vizsla.vectors import DenseVectors, JoinedVectors, SparseVectors, TokenVectors, Vectors
-
-if TYPE_CHECKING:
-    from vizsla.training.arrays.pairs import MinedPairs, ScoredPairs
-    from vizsla.training.arrays.token_corpus import TokenCorpus
 
 _KEY = 64  # bytes at the beginning of the file: the hash of everything that its scores depend on
 
@@ -348,8 +346,6 @@ def taught_pairs(
     beside: Sequence[Model | Reranker] = (),
 ) -> ScoredPairs:
     """Pairs with the scores of teachers, as `answer_scores` gives them; and with those of a model `beside`."""
-    from vizsla.training.arrays.pairs import ScoredPairs
-
     given = replace(pairs, negatives_per_query=max(pairs.negatives_per_query, 1))
     texts = documents, queries, pairs.positives, pairs.negatives
     others = answer_scores(*texts, beside, file.with_stem(f"{file.stem}-beside")) if beside else None

@@ -11,9 +11,19 @@ import numpy as np
 
 from vizsla.errors import InputError
 from vizsla.neural.beams import BeamStates
-from vizsla.neural.onnx_export import Port, encoder_statistics, need_onnx, save_graph
-from vizsla.neural.onnx_graph import WORDS, EncoderGraph, NetworkGraph, Precision, Statistics, layer_count
-from vizsla.neural.session import open_graph, processors, side_by_side
+from vizsla.neural.network import encoder_statistics
+from vizsla.neural.onnx_graph import (
+    WORDS,
+    EncoderGraph,
+    NetworkGraph,
+    Port,
+    Precision,
+    Statistics,
+    layer_count,
+    need_onnx,
+    save_graph,
+)
+from vizsla.neural.onnx_network import open_graph, processors, side_by_side
 from vizsla.neural.weights import SCALE, WEIGHTS, write_arrays
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"

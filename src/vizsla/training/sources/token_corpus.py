@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from vizsla.errors import InputError
+from vizsla.datasets import Document
+from vizsla.errors import InputError, VizslaError
+from vizsla.models import field_text
+from vizsla.neural.lazy_torch import torch
 from vizsla.scratch import GrowingArray, blocks_of, offsets_of
+from vizsla.text import Analyzer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 _IDS, _OFFSETS = "ids.npy", "offsets.npy"
 _ROWS = 10_000  # texts that are packed at once
@@ -132,6 +138,67 @@ class GrowingCorpus:
     def corpus(self) -> TokenCorpus:
         """All texts."""
         return TokenCorpus(self._ids.array(), offsets_of(self._sizes.array()))
+
+
+FIELDS = ("title", "text")
+FIELDS_SETTING = "/".join(FIELDS)
+LINE_BREAK = "\n"
+"""What is between the fields of a document, unless a model has something else there."""
+_TEXTS = 5000  # tokenized at once
+
+
+def read_texts(documents: Iterable[Document], fields: Sequence[str], separator: str = LINE_BREAK) -> Iterator[str]:
+    """The text that a model reads of each document: its fields, with a separator between those that it has.
+
+    >>> next(read_texts([Document("d", {"title": "Dogs", "text": "Dogs bark."})], FIELDS, " [SEP] "))
+    'Dogs [SEP] Dogs bark.'
+    """
+    if separator == LINE_BREAK:
+        return (field_text(document.content, fields) for document in documents)
+    each = ([field_text(document.content, (name,)) for name in fields] for document in documents)
+    return (separator.join(text for text in texts if text) for texts in each)
+
+
+def fields_of(text: str) -> tuple[str, ...]:
+    """The names of fields in a setting.
+
+    >>> fields_of("title/text/queries")
+    ('title', 'text', 'queries')
+    """
+    names = tuple(name.strip() for name in text.split("/"))
+    if not all(names):
+        raise VizslaError(f"data.fields are names of fields separated by /, as in title/text, not {text!r}")
+    return names
+
+
+class TextPacker:
+    """Turns texts into token ids without special tokens, block by block; it caches words."""
+
+    def __init__(self, analyzer: Analyzer) -> None:
+        self._lexicon = analyzer.lexicon()
+        self._numbers: dict[str, int] = analyzer.tokenizer.numbers  # type: ignore[attr-defined]
+        self.dtype = np.dtype(np.uint16 if max(self._numbers.values(), default=0) < 1 << 16 else np.uint32)
+
+    def block(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The token ids of some texts, one text after another, and how many each text has."""
+        terms, ends = self._lexicon.encode(texts)
+        ids = np.array([self._numbers[t] for t in self._lexicon.terms], self.dtype)
+        return ids[terms], np.diff(ends, prepend=0)
+
+    def blocks(self, texts: Iterable[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The same of any number of texts."""
+        stream = iter(texts)
+        while block := list(islice(stream, _TEXTS)):
+            yield self.block(block)
+
+
+def packed_texts(texts: Iterable[str], analyzer: Analyzer) -> TokenCorpus:
+    """Texts as token ids, empty ones included."""
+    packer = TextPacker(analyzer)
+    growing = GrowingCorpus(packer.dtype)
+    for ids, sizes in packer.blocks(texts):
+        growing.append(ids, sizes)
+    return growing.corpus()
 
 
 CLS, SEP, MASK = 101, 102, 103

@@ -1,12 +1,13 @@
-"""Judged queries with hard negatives, from data sets."""
+"""Judged queries of data sets, with hard negatives, as training pairs."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -16,24 +17,143 @@ from vizsla.errors import InputError, VizslaError
 from vizsla.evaluation.answers import has_answer
 from vizsla.index import Index
 from vizsla.index.storage.document_store import ChosenDocuments, DocumentStore
-from vizsla.models import BM25, Model, Statistics, field_text, parse_model
-from vizsla.models.components import batches_of
+from vizsla.models import BM25, Model, field_text, parse_model
 from vizsla.runs import Qrels, Run
-from vizsla.scratch import GrowingArray, offsets_of
 from vizsla.text import Analyzer
-from vizsla.training.prepare.texts import FIELDS, LINE_BREAK, packed_texts, read_texts
-from vizsla.vectors import SparseVectors
-
-if TYPE_CHECKING:
-    from vizsla.training.arrays.dev_set import DevSet
-    from vizsla.training.arrays.pairs import MinedPairs
-    from vizsla.training.arrays.products import SparseRows
-    from vizsla.training.arrays.token_corpus import TokenCorpus
-
+from vizsla.training.kind import TrainingInputs
+from vizsla.training.settings import require_at_least, setting
+from vizsla.training.sources.pairs import BatchSource, MinedPairs, ScoredPairs, open_pairs
+from vizsla.training.sources.refresh import Collections, NegativesRefresh, collections_of
+from vizsla.training.sources.source import PAIRS, SOURCE_HELP, drawing_options
+from vizsla.training.sources.teacher import SumTeacherSettings, open_teachers, scaled, taught_pairs
+from vizsla.training.sources.token_corpus import (
+    FIELDS,
+    FIELDS_SETTING,
+    LINE_BREAK,
+    GrowingCorpus,
+    TokenCorpus,
+    fields_of,
+    packed_texts,
+    read_texts,
+)
 
 NUMBER = np.uint32  # of a document, in arrays
 _SEARCHED = 4096  # queries whose documents are looked up at once
 _LISTS = 2048  # lists of ids that are looked up at once
+NEGATIVES_DEPTH = 100  # of the rankings that hard negatives are taken from
+NEGATIVES_HELP = "TREC runs or models (separated by ;) whose best documents are hard negatives; by default BM25"
+ANSWERLESS_HELP = "hard negatives hold none of the query's answers (metadata.answers), as in DPR"
+
+
+@dataclass(frozen=True)
+class JudgedSource(SumTeacherSettings):
+    """Judged queries of data sets, each with a document that answers it and hard negatives."""
+
+    reads_datasets: ClassVar[bool] = True
+    source: str = setting("judged", SOURCE_HELP)
+    negatives_per_query: int = setting(
+        7, "hard negatives drawn for a query in each step; 0 for those of the batch only"
+    )
+    negatives: str = setting("", NEGATIVES_HELP)
+    negatives_depth: int = setting(NEGATIVES_DEPTH, "documents of a ranking that hard negatives are drawn from")
+    answerless_negatives: bool = setting(False, ANSWERLESS_HELP)
+    refresh_steps: int = setting(0, "steps after which the model itself finds new hard negatives (ANCE); 0 for never")
+    max_query_length: int = setting(64, "tokens of a query that are read, special ones included")
+    max_document_length: int = setting(256, "tokens of a document that are read, special ones included")
+    fields: str = setting(FIELDS_SETTING, "fields of documents that are read, separated by /")
+
+    def __post_init__(self) -> None:
+        require_at_least(self, "data", 0, "negatives_per_query", "refresh_steps")
+        require_at_least(self, "data", 1, "negatives_depth")
+        require_at_least(self, "data", 3, "max_query_length", "max_document_length")
+        self.check_teacher(self.negatives_per_query)
+        if self.refresh_steps and not self.negatives_per_query:
+            raise VizslaError("data.refresh_steps finds hard negatives; set data.negatives_per_query to 1 or more")
+        if self.refresh_steps and self.teacher:
+            raise VizslaError("data.teacher does not score what data.refresh_steps finds; set only one of them")
+        fields_of(self.fields)
+
+    @property
+    def document_fields(self) -> tuple[str, ...]:
+        """The fields of documents that are read."""
+        return fields_of(self.fields)
+
+    @property
+    def separator(self) -> str:
+        """What is between the fields of a document."""
+        return LINE_BREAK
+
+    def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
+        """Find positives and hard negatives, and a teacher's scores, and pack all texts."""
+        self.save(self.read(inputs, analyzer), folder)
+
+    def read(self, inputs: TrainingInputs, analyzer: Analyzer) -> Iterator[JudgedTexts]:
+        """The queries of each data set with positives and hard negatives."""
+        return judged_texts(
+            inputs.datasets,
+            analyzer,
+            negatives=self.negatives,
+            negatives_depth=self.negatives_depth,
+            answerless=self.answerless_negatives,
+            fields=self.document_fields,
+            separator=self.separator,
+        )
+
+    def save(self, collections: Iterable[JudgedTexts], folder: Path) -> None:
+        """Write the pairs of all data sets into a folder, with the scores of the teacher if there is one."""
+        if not self.teacher:
+            several = [(one.pairs, one.own_documents()) for one in collections]
+            MinedPairs.concatenate([pairs for pairs, _ in several]).save(folder / PAIRS)
+            if self.refresh_steps:
+                collections_of(several).save(folder / "collections.npz")
+            return
+        teachers, beside = open_teachers(self.teacher), self.open_beside()
+        taught = []
+        for number, (documents, queries, pairs) in enumerate(collections):
+            file = folder / f"teacher-{number}.scores"
+            taught.append(taught_pairs(pairs, documents, list(queries.values()), teachers, file, beside))
+        scaled(ScoredPairs.concatenate(taught), self).save(folder / PAIRS)
+
+    def open_refresh(self, folder: Path, *, sparse: bool = False) -> NegativesRefresh | None:
+        """The refresh that mines new negatives during training; `sparse`: a query finds only scores above 0."""
+        if not self.refresh_steps:
+            return None
+        collections = Collections.open(folder / "collections.npz")
+        return NegativesRefresh(
+            self.open_mined(folder), collections, self.refresh_steps, self.negatives_depth, folder, sparse
+        )
+
+    def open_mined(self, folder: Path) -> MinedPairs:
+        """The pairs without a teacher's scores."""
+        return MinedPairs.open(folder / PAIRS, **drawing_options(self))
+
+    def open_pairs(self, folder: Path) -> BatchSource:
+        """The queries with their positives and negatives, perhaps with a teacher's scores."""
+        return open_pairs(folder / PAIRS, beside=bool(self.beside), **drawing_options(self))
+
+    def open_documents(self, folder: Path) -> TokenCorpus:
+        """The documents of the data sets."""
+        return TokenCorpus.open(folder / PAIRS / "documents")
+
+
+SEP_HELP = "title and text of a document have [SEP] between them, as in DPR; otherwise a line break"
+
+
+def separator_of(after_title: bool) -> str:
+    """What is between title and text."""
+    return " [SEP] " if after_title else LINE_BREAK
+
+
+@dataclass(frozen=True)
+class DenseJudgedSource(JudgedSource):
+    """Judged queries of data sets, and how title and text become one."""
+
+    sep_after_title: bool = setting(False, SEP_HELP)
+
+    @property
+    def separator(self) -> str:
+        """What is between the fields of a document."""
+        return separator_of(self.sep_after_title)
 
 
 @contextmanager
@@ -60,8 +180,6 @@ class AnsweredQueries(NamedTuple):
 
     def thinned(self, kept_negatives: int, rng: np.random.Generator) -> AnsweredQueries:
         """The same with `kept_negatives` random negatives per query; 0 keeps all. Unused documents are left out."""
-        from vizsla.training.arrays.token_corpus import TokenCorpus
-
         negatives = self.negatives
         if kept_negatives:
             rows = (np.asarray(negatives[query]) for query in range(len(negatives)))
@@ -73,16 +191,9 @@ class AnsweredQueries(NamedTuple):
 
     def packed(self, analyzer: Analyzer) -> MinedPairs:
         """The same as token ids."""
-        from vizsla.training.arrays.pairs import MinedPairs
-
         contents = (field_text(document.content, FIELDS) for document in self.documents)
         queries, documents = (packed_texts(one, analyzer) for one in (self.queries, contents))
         return MinedPairs(queries, documents, self.positives, self.negatives)
-
-
-NEGATIVES_DEPTH = 100  # of the rankings that hard negatives are taken from
-NEGATIVES_HELP = "TREC runs or models (separated by ;) whose best documents are hard negatives; by default BM25"
-ANSWERLESS_HELP = "hard negatives hold none of the query's answers (metadata.answers), as in DPR"
 
 
 class JudgedTexts(NamedTuple):
@@ -111,8 +222,6 @@ def judged_texts(
 
     `separator`: what is between the fields of a document.
     """
-    from vizsla.training.arrays.pairs import MinedPairs
-
     check_run_has_one_dataset(negatives, datasets)
     for dataset in datasets:
         queries = dataset.queries_of(dataset.qrels("train"))
@@ -123,21 +232,6 @@ def judged_texts(
         packed_queries = packed_texts(queries.values(), analyzer)
         packed_documents = packed_texts(read_texts(documents, fields, separator), analyzer)
         yield JudgedTexts(documents, queries, MinedPairs(packed_queries, packed_documents, *numbers))
-
-
-def judged_pairs(
-    datasets: Sequence[BeirDataset],
-    analyzer: Analyzer,
-    *,
-    negatives: str = "",
-    negatives_depth: int = NEGATIVES_DEPTH,
-    fields: Sequence[str] = FIELDS,
-) -> MinedPairs:
-    """The train queries of data sets as pairs; options as for `judged_texts`."""
-    from vizsla.training.arrays.pairs import MinedPairs
-
-    options: dict[str, Any] = {"negatives": negatives, "negatives_depth": negatives_depth, "fields": fields}
-    return MinedPairs.concatenate([texts.pairs for texts in judged_texts(datasets, analyzer, **options)])
 
 
 def check_run_has_one_dataset(first_stage: str, datasets: Sequence[BeirDataset]) -> None:
@@ -164,8 +258,6 @@ def positives_and_negatives(
     or a model whose best documents are the hard negatives of all queries instead, or several, separated by semicolons.
     `answerless`: negatives whose text holds an answer of the query are left out.
     """
-    from vizsla.training.arrays.token_corpus import TokenCorpus
-
     qrels, names = dataset.qrels(split), list(queries)
     named = _Named.read(dataset, split, documents, queries, qrels)
     takes_named = [not negatives and query in named.has_negatives for query in names]
@@ -251,8 +343,6 @@ class _Rows:
     """Lists of ids that become lists of numbers, some thousand at a time; ids that no document has are left out."""
 
     def __init__(self, documents: DocumentStore) -> None:
-        from vizsla.training.arrays.token_corpus import GrowingCorpus
-
         self._documents = documents
         self._waiting: list[Sequence[str]] = []
         self._numbers = GrowingCorpus(NUMBER)
@@ -300,8 +390,6 @@ def first_stages(names: str) -> list[str]:
 
 def _joined(rankings: Sequence[TokenCorpus]) -> TokenCorpus:
     """The documents of several rankings of the same queries, each once."""
-    from vizsla.training.arrays.token_corpus import TokenCorpus
-
     if len(rankings) == 1:
         return rankings[0]
     rows = (_unique(np.concatenate([ranking[i] for ranking in rankings])) for i in range(len(rankings[0])))
@@ -337,60 +425,3 @@ def ranked_ids(index: Index, queries: Sequence[str], depth: int) -> Iterator[Seq
         block = {str(i): query for i, query in enumerate(queries[first : first + _SEARCHED])}
         run = index.run(block, depth)
         yield from (run[query].documents if query in run else () for query in block)
-
-
-def judgement_rows(documents: DocumentStore, queries: Mapping[str, str], qrels: Qrels) -> np.ndarray:
-    """[judgements, 3] the numbers of query and document, and the grade."""
-    judged = [qrels.judgements[query] for query in queries]
-    numbers = documents.numbers([d for grades in judged for d in grades])
-    owners = np.repeat(np.arange(len(judged)), [len(grades) for grades in judged])
-    rows = np.stack([owners, numbers, np.array([g for grades in judged for g in grades.values()], np.int64)], 1)
-    return rows[numbers >= 0].astype(np.int64)
-
-
-def dev_set(
-    dataset: BeirDataset,
-    analyzer: Analyzer,
-    split: str = "dev",
-    fields: Sequence[str] = FIELDS,
-    separator: str = LINE_BREAK,
-) -> DevSet:
-    """A data set's judged queries, and the vectors that BM25 gives queries and documents, over the queries' terms."""
-    from vizsla.training.arrays.dev_set import DevSet
-    from vizsla.training.arrays.products import SparseRows
-
-    qrels = dataset.qrels(split)
-    queries, documents = dataset.queries_of(qrels), DocumentStore.of(dataset.reading(fields).documents())
-    bm25 = BM25(fields=tuple(fields))
-    statistics = bm25.statistics(documents.contents)
-    asked = bm25.encode_queries(list(queries.values()), statistics)
-    assert isinstance(asked, SparseVectors)
-    columns = {asked.vocabulary[i][1]: i for i in range(len(asked.vocabulary))}
-    return DevSet(
-        dataset.name,
-        packed_texts(read_texts(documents, fields, separator), analyzer),
-        packed_texts(queries.values(), analyzer),
-        judgement_rows(documents, queries, qrels),
-        weighed_rows(documents, bm25, statistics[bm25.namespace], columns),
-        SparseRows(asked.pointers, asked.indices, asked.values.astype(np.float32)),
-    )
-
-
-def weighed_rows(
-    documents: DocumentStore, bm25: BM25, statistics: Statistics, columns: Mapping[str, int], factor: float = 1.0
-) -> SparseRows:
-    """Documents as BM25 weighs them, over the terms that have a column; their weights are multiplied by `factor`."""
-    from vizsla.training.arrays.products import SparseRows
-
-    encoder, column_of = bm25.document_encoder(), np.zeros(0, np.int64)
-    sizes, terms, weights = GrowingArray(np.int64), GrowingArray(np.int32), GrowingArray(np.float32)
-    for batch in batches_of(documents.contents):
-        vectors = bm25.weigh(encoder.encode(batch), statistics)
-        met = range(len(column_of), len(vectors.vocabulary))  # for the first time
-        column_of = np.append(column_of, np.array([columns.get(vectors.vocabulary[i][1], -1) for i in met], np.int64))
-        found = column_of[vectors.indices]
-        kept = found >= 0
-        sizes.append(np.diff(np.concatenate([[0], np.cumsum(kept)])[vectors.pointers]))
-        terms.append(found[kept])
-        weights.append(factor * vectors.values[kept])
-    return SparseRows(offsets_of(sizes.array()), terms.array(), weights.array())

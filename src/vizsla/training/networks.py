@@ -1,7 +1,9 @@
-"""Base models, from which training starts: a network in the package, a saved model, or a transformers encoder."""
+"""The network of a run: the base model that it starts from, and how the trained one is written."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,8 +14,16 @@ from vizsla.models import ColBERT, DeepCT, Dense, LearnedSparse, Model
 from vizsla.models.learned_sparse import SHIPPED
 from vizsla.neural.checkpoints.checkpoint import bert_arrays, find_checkpoint, trainable_config
 from vizsla.neural.checkpoints.splade import HEAD, masked_language_arrays
+from vizsla.neural.encoder import encoder_of
+from vizsla.neural.heads.sparta import Sparta
+from vizsla.neural.heads.splade import Splade, SpladeDoc, TiedHead
+from vizsla.neural.heads.unicoil import UniCoil
+from vizsla.neural.lazy_torch import torch
 from vizsla.neural.network import ABOUT, Network
+from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.query_tables import TermWeights
+from vizsla.neural.torch_network import bert_model, load, plain_name
+from vizsla.neural.weights import read_weights
 from vizsla.text import Analyzer
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -34,8 +44,6 @@ class Base(NamedTuple):
 
 def base_encoder(base_model: str, seed: int = 0) -> Base:
     """The encoder of a base model, without a head."""
-    import torch
-
     torch.manual_seed(seed)
     model = known_model(base_model)
     if model is None:
@@ -51,12 +59,6 @@ def base_sparse_network(base_model: str, head: str, seed: int = 0) -> Base:
 
     A SPLADE is initialised with the masked-language head of a BERT or DistilBERT, if it has one.
     """
-    import torch
-
-    from vizsla.neural.heads.sparta import Sparta
-    from vizsla.neural.heads.splade import Splade, SpladeDoc, TiedHead
-    from vizsla.neural.heads.unicoil import UniCoil
-
     model = known_model(base_model)
     for_documents = head == "splade-doc"
     if model is not None and model.network.kind == ("splade" if for_documents else head):
@@ -115,9 +117,6 @@ def known_model(base_model: str) -> LearnedSparse | Dense | DeepCT | ColBERT | N
 
 def _transformers_encoder(base_model: str) -> Base:
     """An encoder of transformers, by folder or name: a BERT, or a DistilBERT as a BERT."""
-    from vizsla.neural.encoder import encoder_of
-    from vizsla.neural.inference import bert_model
-
     folder = find_checkpoint(base_model)
     config = trainable_config(folder)
     analyzer = Analyzer.parse(f"wordpiece:{folder}")
@@ -144,7 +143,35 @@ def load_network(network: Any) -> Any:
     """A saved network, in torch."""
     if not isinstance(network, Network):
         raise InputError("only BERT and DistilBERT can be trained, and this is another", file=str(network.folder))
-    from vizsla.neural.inference import load
-    from vizsla.neural.weights import read_weights
 
     return load(read_weights(network.folder), network.kind, network.heads, network.pooling or "mean")
+
+
+SAMPLE = 40  # texts to calibrate the quantisation with
+
+
+def write_network(
+    network: Any, folder: Path, *, max_weight: float, length: int, sample: Sequence[Sequence[int]], pooling: str = "",
+    precision: Precision = "int8",
+) -> Network:  # fmt: skip
+    """Write a trained network, by default in 8 bits, into a subfolder that is named by its hash.
+
+    `max_weight`: the highest weight it gives. `length`: how many tokens it reads. `sample`: token ids of some texts.
+    """
+    shutil.rmtree(folder / "written", ignore_errors=True)
+    weights = {plain_name(n): p.detach().float().numpy() for n, p in network.named_parameters()}
+    written = Network.write(
+        folder / "written",
+        weights,
+        kind=network.kind,
+        heads=network.encoder.heads,
+        max_weight=max_weight,
+        length=length,
+        sample=sample,
+        pooling=pooling,
+        precision=precision,
+    )
+    final = folder / written.digest[:12]
+    shutil.rmtree(final, ignore_errors=True)
+    written.folder.rename(final)
+    return Network.open(final)

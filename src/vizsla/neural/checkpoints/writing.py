@@ -17,8 +17,8 @@ from vizsla.neural.heads.cross import RERANKER, Cross
 from vizsla.neural.heads.dense import Pooled
 from vizsla.neural.heads.splade import Splade
 from vizsla.neural.heads.unicoil import UniCoil
-from vizsla.neural.inference import plain_name, transformers
 from vizsla.neural.onnx_graph import layer_count
+from vizsla.neural.torch_network import plain_name, transformers
 from vizsla.neural.weights import write_arrays
 
 SPARSE_KINDS = ("splade", "unicoil")

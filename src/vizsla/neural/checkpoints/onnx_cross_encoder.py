@@ -11,9 +11,7 @@ import numpy as np
 
 from vizsla.cache import digest
 from vizsla.errors import InputError
-from vizsla.neural.device import device_of_opening
-from vizsla.neural.once import once
-from vizsla.neural.onnx_file import (
+from vizsla.neural.checkpoints.onnx_file import (
     LOGITS,
     OnnxFile,
     find_onnx,
@@ -23,8 +21,10 @@ from vizsla.neural.onnx_file import (
     tokenizer_of,
     valid_texts,
 )
+from vizsla.neural.device import device_of_opening
+from vizsla.neural.once import once
 from vizsla.neural.onnx_graph import Precision
-from vizsla.neural.session import side_by_side
+from vizsla.neural.onnx_network import side_by_side
 
 Pair = tuple[Sequence[int], Sequence[int]]
 """The ids and the token types of a query and a document as one text."""

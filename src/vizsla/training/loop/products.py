@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from vizsla.neural.heads.colbert import TokenTexts
+from vizsla.neural.lazy_torch import Function, torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class SparseRows(NamedTuple):
@@ -31,7 +33,7 @@ class SparseRows(NamedTuple):
         return dense
 
 
-class _Float32Product(torch.autograd.Function):
+class _Float32Product(Function):
     """a @ b.T of 16-bit factors, accumulated in 32 bits: tensor cores at full speed, without rounding the scores."""
 
     @staticmethod
@@ -92,7 +94,7 @@ def csr(
         return torch.sparse_csr_tensor(starts, places, numbers, size=shape, device=device)
 
 
-class _SparseProduct(torch.autograd.Function):
+class _SparseProduct(Function):
     @staticmethod
     def forward(ctx: Any, dense: Tensor, sparse: SparseMatrix) -> Tensor:
         ctx.transpose = sparse.transpose.to(dense.dtype)
@@ -112,7 +114,7 @@ def sparse_product(sparse: SparseMatrix, dense: Tensor) -> Tensor:
 
 _PRODUCTS = 1 << 26  # of tokens, made at once
 
-Texts = TypeVar("Texts", Tensor, TokenTexts)
+Texts = TypeVar("Texts", "Tensor", TokenTexts)
 
 
 def scores_of(queries: Texts, documents: Sequence[Texts]) -> Tensor:
@@ -139,7 +141,7 @@ def max_sims(queries: TokenTexts, documents: TokenTexts) -> Tensor:
     return scores
 
 
-class _MaxSims(torch.autograd.Function):
+class _MaxSims(Function):
     """Gradients are two products with a matrix that is 0 except at the best matches, recomputed for each block."""
 
     @staticmethod

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from vizsla.neural.checkpoints.sentence import read_json
-from vizsla.neural.checkpoints.weight_file import uncased_pieces
 from vizsla.plain_data import parse_settings
-from vizsla.text import WordPiece
+from vizsla.text import Analyzer, WordPiece
 from vizsla.text.tokenizers import tokenizers_library
 
 _OFFSET = ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "data2vec-text", "ibert", "longformer")
@@ -36,6 +35,13 @@ def bert_pieces(place: Path) -> WordPiece | None:
     pieces = WordPiece(content, str(file))
     numbers = [pieces.numbers.get(name) for name in ("[PAD]", "[CLS]", "[SEP]")]
     return pieces if numbers == [0, 101, 102] and pieces.is_bert else None
+
+
+def uncased_pieces() -> WordPiece:
+    """The word pieces of bert-base-uncased, which come with Vizsla."""
+    tokenizer = Analyzer.parse("wordpiece").tokenizer
+    assert isinstance(tokenizer, WordPiece)
+    return tokenizer
 
 
 def with_model_type(config: dict[str, Any]) -> dict[str, Any]:

@@ -11,12 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from vizsla.errors import InputError, UnknownNameError, VizslaError
+from vizsla.neural.checkpoints.onnx_file import LOGITS, OnnxFile, open_tokenizer, parts_of, tokenizer_of, valid_texts
+from vizsla.neural.checkpoints.transformer import POOLINGS, Layer, TokenizerOptions, Transformer, cut_tokens, known
 from vizsla.neural.device import onnx_device
 from vizsla.neural.once import once
-from vizsla.neural.onnx_file import LOGITS, OnnxFile, open_tokenizer, parts_of, tokenizer_of, valid_texts
-from vizsla.neural.session import side_by_side
-from vizsla.neural.text_encoder import POOLINGS, Layer, TokenizerOptions, cut_tokens, known
-from vizsla.neural.transformer import Transformer
+from vizsla.neural.onnx_network import side_by_side
 from vizsla.neural.weights import file_floats, weight_files
 
 STATES = ("last_hidden_state", "token_embeddings")

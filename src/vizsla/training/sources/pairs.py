@@ -1,21 +1,23 @@
-"""Batches of queries and documents: random crops, judged pairs with hard negatives, and pairs that a teacher scored."""
+"""Batches of queries and documents: pairs with hard negatives, and pairs that a teacher scored."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from vizsla.errors import VizslaError
 from vizsla.lazy import cached_property
+from vizsla.neural.lazy_torch import torch
 from vizsla.npz import read_arrays, save_arrays
-from vizsla.training.arrays.token_corpus import TokenCorpus, with_special_tokens
-from vizsla.training.settings import CropSettings
+from vizsla.training.sources.token_corpus import TokenCorpus, with_special_tokens
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class TrainingBatch(NamedTuple):
@@ -36,97 +38,10 @@ class BatchSource(Protocol):
         """The batch of a step, with `size` queries."""
 
 
-@dataclass(frozen=True)
-class Crops(CropSettings):
-    """Makes random crops of documents; `cls_id` and, unless it is None, `sep_id` are put around each crop."""
-
-    cls_id: int = 101
-    sep_id: int | None = 102
-
-    @classmethod
-    def of(cls, settings: CropSettings) -> Crops:
-        """Crops by the settings of a recipe."""
-        return cls(**{one.name: getattr(settings, one.name) for one in fields(CropSettings)})
-
-    def windows(self, offsets: Tensor, documents: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """[documents] where a random window of each document begins, and how many tokens it has."""
-        length = offsets[documents + 1] - offsets[documents]
-        size = length.clamp(max=self.window)
-        place = torch.rand(len(documents), generator=generator, device=documents.device)
-        return offsets[documents] + (place * (length - size + 1)).long(), size
-
-    def crops(
-        self, count: int, ids: Tensor, offsets: Tensor, documents: Tensor, generator: torch.Generator
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Several crops of each document: all from one window with `same_window`, else from a window each."""
-        windows = self.windows(offsets, documents, generator) if self.same_window else None
-        return [self.crop(ids, offsets, documents, generator, windows) for _ in range(count)]
-
-    def crop(
-        self,
-        ids: Tensor,
-        offsets: Tensor,
-        documents: Tensor,
-        generator: torch.Generator,
-        windows: tuple[Tensor, Tensor] | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Token ids and mask, [documents, length], of one crop of each document.
-
-        `windows`: where crops are taken from, as `windows` draws them; by default they are drawn here.
-        """
-        device = documents.device
-
-        def uniform(*shape: int) -> Tensor:
-            return torch.rand(*shape, generator=generator, device=device)
-
-        first, window = windows or self.windows(offsets, documents, generator)
-        fraction = self.min_fraction + uniform(len(documents)) * (self.max_fraction - self.min_fraction)
-        size = (fraction * window).long().clamp(min=self.min_tokens).minimum(window)
-        first = first + (uniform(len(documents)) * (window - size + 1)).long()
-        place = torch.arange(int(size.max()), device=device)
-        inside = place < size[:, None]
-        tokens = ids[(first[:, None] + place).clamp(max=len(ids) - 1)].long()
-        kept = inside & (uniform(*tokens.shape) >= self.deletion_rate)
-        kept[:, 0] |= ~kept.any(1)  # every crop keeps at least one token
-        order = torch.argsort((~kept).int(), dim=1, stable=True)
-        tokens, kept = tokens.gather(1, order), kept.gather(1, order)
-        return self._with_special_tokens(torch.where(kept, tokens, 0), kept)
-
-    def _with_special_tokens(self, tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        begin = tokens.new_full((len(tokens), 1), self.cls_id)
-        tokens, mask = torch.cat([begin, tokens], 1), torch.cat([torch.ones_like(begin, dtype=torch.bool), mask], 1)
-        if self.sep_id is not None:
-            tokens, mask = (torch.cat([t, t.new_zeros(len(t), 1)], 1) for t in (tokens, mask))
-            last = mask.sum(1, keepdim=True)
-            tokens, mask = tokens.scatter(1, last, self.sep_id), mask.scatter(1, last, True)
-        longest = int(mask.sum(1).max())
-        return tokens[:, :longest], mask[:, :longest]
-
-    @staticmethod
-    def tensors(corpus: TokenCorpus, device: str | torch.device) -> tuple[Tensor, Tensor]:
-        """Ids and offsets of a corpus on a device."""
-        ids = torch.from_numpy(corpus.ids.astype("int32"))
-        return ids.to(device), torch.from_numpy(corpus.offsets.copy()).to(device)
-
-
-@dataclass(frozen=True, eq=False)
-class CroppedPairs:
-    """Batches of two crops of the same documents."""
-
-    corpus: TokenCorpus
-    crops: Crops = Crops()
-
-    def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
-        """`size` pseudo-queries and their pseudo-documents; the same seed and step give the same batch."""
-        if size > len(self.corpus):
-            raise VizslaError(
-                f"a batch of {size:,} needs as many documents, and the corpus has {len(self.corpus):,}; "
-                "use a smaller batch, as in --set training.batch_size=1024"
-            )
-        rng = torch.Generator(device).manual_seed(seed * 1_000_003 + step)
-        chosen = torch.randperm(len(self.corpus), generator=rng, device=device)[:size]
-        ids, offsets = self.crops.tensors(self.corpus.chosen(chosen.cpu().numpy()), device)
-        return TrainingBatch(self.crops.crops(2, ids, offsets, torch.arange(size, device=device), rng))
+@functools.lru_cache(maxsize=8)  # the sources of a run, each in one epoch
+def epoch_order(count: int, seed: int, epoch: int) -> np.ndarray:
+    """The random order in which an epoch goes through `count` queries; the same seed and epoch give the same."""
+    return np.random.default_rng((seed, epoch)).permutation(count)
 
 
 _PARTS = ("queries", "documents", "positives", "negatives")
@@ -214,10 +129,7 @@ class MinedPairs:
         usable = self.usable
         steps = len(usable) // size
         epoch, place = divmod(step, steps)
-        if (seed, epoch) not in self._orders:  # only the order of one epoch is cached
-            self._orders.clear()
-            self._orders[seed, epoch] = np.random.default_rng((seed, epoch)).permutation(len(usable))
-        chosen = usable[self._orders[seed, epoch][place * size : (place + 1) * size]]
+        chosen = usable[epoch_order(len(usable), seed, epoch)[place * size : (place + 1) * size]]
         rng = np.random.default_rng((seed, epoch, place))
         return chosen, self.draw_positives(chosen, epoch, rng), self._draw_negatives(chosen, rng).ravel()
 
@@ -244,11 +156,6 @@ class MinedPairs:
         """Saved pairs, mapped into memory; `options` say how they are drawn."""
         queries, documents, positives, negatives = (TokenCorpus.open(Path(folder) / name) for name in _PARTS)
         return cls(queries, documents, positives, negatives, **options)
-
-    @cached_property
-    def _orders(self) -> dict[tuple[int, int], np.ndarray]:
-        """The order of the queries by seed and epoch."""
-        return {}
 
     @cached_property
     def usable(self) -> np.ndarray:
@@ -389,7 +296,8 @@ class ScoredPairs:
         return cls(MinedPairs.open(folder, **options), positive, negative, (others[0], others[1]) if beside else None)
 
 
-def open_pairs(folder: str | Path, **options: Any) -> MinedPairs | ScoredPairs:
-    """Saved pairs, with the scores of a teacher if there are some; `options` say how they are drawn."""
-    kind: type[MinedPairs | ScoredPairs] = ScoredPairs if (Path(folder) / _SCORES).is_file() else MinedPairs
-    return kind.open(folder, **options)
+def open_pairs(folder: str | Path, *, beside: bool = False, **options: Any) -> MinedPairs | ScoredPairs:
+    """Saved pairs, with the scores of a teacher if there are some; options as for `ScoredPairs.open`."""
+    if (Path(folder) / _SCORES).is_file():
+        return ScoredPairs.open(folder, beside=beside, **options)
+    return MinedPairs.open(folder, **options)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
+from vizsla.neural.lazy_torch import no_grad, torch
 from vizsla.npz import read_arrays, save_arrays
-from vizsla.training.arrays.dev_set import Assemble, BestDocuments, Encode, found, numbered_folders, text_vectors
-from vizsla.training.arrays.pairs import MinedPairs
-from vizsla.training.arrays.products import scores_of, sparse_rows
-from vizsla.training.arrays.token_corpus import TokenCorpus
 from vizsla.training.loop.distributed import Distributed
+from vizsla.training.loop.products import scores_of, sparse_rows
+from vizsla.training.sources.dev_set import Assemble, BestDocuments, Encode, found, numbered_folders, text_vectors
+from vizsla.training.sources.pairs import MinedPairs
+from vizsla.training.sources.token_corpus import TokenCorpus
 
 NEGATIVES = "negatives"
 
@@ -46,6 +46,15 @@ class Collections:
         for last in starts:
             yield slice(first[0], last[0]), slice(first[1], last[1])
             first = last
+
+
+def collections_of(several: Sequence[tuple[MinedPairs, np.ndarray]]) -> Collections:
+    """The ranges of each data set's queries and documents, given its pairs and the documents with a query's id."""
+    queries, documents = (
+        np.cumsum([0, *(len(getattr(pairs, name)) for pairs, _ in several)]) for name in ("queries", "documents")
+    )
+    own = [np.where(named >= 0, named + first, -1) for (_, named), first in zip(several, documents[:-1], strict=True)]
+    return Collections(queries, documents, np.concatenate(own))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +99,7 @@ class NegativesRefresh:
         return self.folder / f"{NEGATIVES}-{step}"
 
 
-@torch.no_grad()
+@no_grad
 def mined_negatives(refresh: NegativesRefresh, encode: Encode, assemble: Assemble, device: torch.device) -> TokenCorpus:
     """For each query the documents of its data set that score highest, best first, without those that answer it."""
     return TokenCorpus.of(_mined(refresh, encode, assemble, device), np.uint32)

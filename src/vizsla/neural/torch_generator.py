@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
 from vizsla.errors import InputError
 from vizsla.neural.beams import BeamStates
 from vizsla.neural.chunks import Batch, Chunk
 from vizsla.neural.device import torch_device
-from vizsla.neural.inference import fast_precision, transformers
+from vizsla.neural.lazy_torch import F, Module, inference_mode, nn, torch
+from vizsla.neural.torch_network import fast_precision, transformers
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 TARGET = 1 << 24
 """Added to the ids of tokens that are to be predicted: inputs and targets share one row."""
@@ -23,7 +24,7 @@ _PLAIN_HEADS = ("gpt2", "gpt_neo", "gpt_neox", "llama", "mistral", "opt", "qwen2
 """Causal models whose logits are just the product of the last state and the output embeddings."""
 
 
-class Generator(nn.Module):
+class Generator(Module):
     """A causal or seq2seq transformers model, and the loss of its target texts."""
 
     kind = "generator"
@@ -266,12 +267,12 @@ class _TorchBeams(BeamStates):
     def __init__(self, states: States, ids: Tensor, lengths: Tensor, beam: int) -> None:
         self._states, self._ids, self._lengths, self._beam = states, ids, lengths, beam
 
-    @torch.inference_mode()
+    @inference_mode
     def start(self) -> Tensor:
         """[inputs, vocabulary] the logits of the first token."""
         return self._states.start(self._ids, self._lengths, self._beam).float()
 
-    @torch.inference_mode()
+    @inference_mode
     def step(self, parents: np.ndarray, tokens: np.ndarray) -> Tensor:
         """[inputs, beam, vocabulary] the logits after one more token of each text."""
         device = self._ids.device
@@ -279,7 +280,7 @@ class _TorchBeams(BeamStates):
         logits = self._states.step(torch.from_numpy(tokens).to(device).flatten())
         return logits.float().view(*tokens.shape, -1)
 
-    @torch.inference_mode()
+    @inference_mode
     def log_probabilities(self, logits: Tensor, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
         """[n] float64: of some tokens, each after the text of a row in [rows, vocabulary] logits."""
         places, chosen = (torch.from_numpy(numbers).to(logits.device) for numbers in (rows, tokens))
@@ -296,7 +297,7 @@ class TorchGenerator:
         self.model = model.to(self.device, fast_precision(self.device))
         self.ends = torch.tensor(list(ends), device=self.device)
 
-    @torch.inference_mode()
+    @inference_mode
     def generate(
         self, inputs: Sequence[np.ndarray], uniform: np.ndarray, *, top_k: int, top_p: float, temperature: float
     ) -> list[list[list[int]]]:

@@ -1,35 +1,50 @@
-"""Queries drawn from documents, with the ranking of a teacher to imitate: how SPAR's Lambda is trained."""
+"""SPAR's Lambda: a dense model that imitates a lexical one on queries drawn from documents."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
 from vizsla.datasets import BeirDataset, Document, article_of, question_texts
-from vizsla.errors import VizslaError
+from vizsla.errors import InputError, VizslaError
+from vizsla.index import Index
 from vizsla.index.storage.document_store import DocumentStore
-from vizsla.models import Model, field_text
+from vizsla.models import Dense, Model, Spar, field_text, parse_model
 from vizsla.models.components import batches_of
+from vizsla.neural.lazy_torch import no_grad, torch
 from vizsla.scratch import GrowingArray, StoredTexts
 from vizsla.text import Analyzer
 from vizsla.text.random_words import random_number, random_words
 from vizsla.text.sentences import sentences_of
-from vizsla.training.prepare.judged import NUMBER, ranked_ids, temporary_index
-from vizsla.training.prepare.texts import FIELDS, LINE_BREAK, TextPacker, packed_texts, read_texts
-from vizsla.training.settings import require_at_least, require_one_of, require_positive, setting
+from vizsla.training.kind import TRAINED_KINDS, TrainingData, TrainingInputs
+from vizsla.training.kinds.dense import DenseKindBase, DenseNetwork
+from vizsla.training.loop.objectives import TAUGHT, ContrastiveLoss
+from vizsla.training.loop.products import inner_products
+from vizsla.training.settings import TrainingSettings, require_at_least, require_one_of, require_positive, setting
+from vizsla.training.sources.dev_set import Assemble, Encode, numbered_folders, text_vectors
+from vizsla.training.sources.judged import NUMBER, SEP_HELP, ranked_ids, separator_of, temporary_index
+from vizsla.training.sources.pairs import BatchSource, MinedPairs
+from vizsla.training.sources.source import PAIRS, drawing_options
+from vizsla.training.sources.token_corpus import (
+    FIELDS,
+    GrowingCorpus,
+    TextPacker,
+    TokenCorpus,
+    packed_texts,
+    read_texts,
+)
 
 if TYPE_CHECKING:
-    from vizsla.index import Index
-    from vizsla.training.arrays.dev_set import ImitationDev
-    from vizsla.training.arrays.pairs import MinedPairs
-    from vizsla.training.arrays.token_corpus import TokenCorpus
+    from torch import Tensor
 
+
+_IMITATION = "imitation"  # the folders of dev questions, numbered, in that of a run
 _RANKED = 4096  # queries whose documents are looked up at once
 SAMPLED, ALL, NONE = "sampled", "all", "none"
 QUESTIONS_HELP = (
@@ -42,17 +57,19 @@ _QUESTION_START = 1, 3  # words of a real question that a made-up question begin
 
 
 @dataclass(frozen=True)
-class DistillationSettings:
-    """How queries are drawn from documents, and which documents of the teacher's ranking are positives and negatives.
+class ImitationSource:
+    """Sentences of documents, and questions, with a teacher's first documents as positives and later ones as negatives.
 
     The defaults are those of SPAR on Wikipedia. There queries are sentences: from the i-th document with the same
     title, one in `sentence_thinning * i` sentences is drawn, and at least one. On MS MARCO all sentences are queries
     (`sentences=all`); SPAR's models of NQ and PAQ learn from questions alone (`sentences=none` and `questions`).
 
-    >>> DistillationSettings().depth
+    >>> ImitationSource().depth
     50
     """
 
+    reads_datasets: ClassVar[bool] = False
+    document_fields: ClassVar[tuple[str, ...]] = FIELDS
     teacher: str = setting("bm25", "the model to imitate")
     depth: int = setting(50, "documents of the teacher's ranking")
     top_positives: int = setting(10, "first documents of the ranking that are positives")
@@ -72,6 +89,7 @@ class DistillationSettings:
     question_queries: float = setting(0.0, "share of sentences that are reworded like the real questions")
     dev_questions: str = setting("", "dev questions for SPAR's validation MRR; named as questions are")
     seed: int = setting(0, "seed of the drawn queries")
+    sep_after_title: bool = setting(False, SEP_HELP)
 
     def __post_init__(self) -> None:
         if (
@@ -100,8 +118,47 @@ class DistillationSettings:
                 "data.short_queries and data.question_queries change sentences, and data.sentences=none draws none"
             )
 
+    @property
+    def separator(self) -> str:
+        """What is between the fields of a document."""
+        return separator_of(self.sep_after_title)
 
-def read_questions(settings: DistillationSettings) -> Sequence[str]:
+    def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
+        """Draw queries, rank the documents with the teacher, and pack all texts."""
+        data = imitation_data(inputs.documents(), parse_model(self.teacher), analyzer, self)
+        data.pairs.save(folder / PAIRS)
+        for number, dev in enumerate(data.dev):
+            dev.save(folder / f"{_IMITATION}-{number}")
+
+    def open_pairs(self, folder: Path) -> BatchSource:
+        """The queries with their positives and negatives."""
+        return MinedPairs.open(folder / PAIRS, **drawing_options(self), positive_decay=self.positive_decay or None)
+
+    def open_documents(self, folder: Path) -> TokenCorpus:
+        """The packed documents."""
+        return TokenCorpus.open(folder / PAIRS / "documents")
+
+    def open_imitation(self, folder: Path) -> list[ImitationDev]:
+        """The dev questions with the teacher's documents."""
+        lengths = {"max_query_length": self.max_query_length, "max_document_length": self.max_document_length}
+        return [ImitationDev.open(place, **lengths) for place in numbered_folders(folder, _IMITATION)]
+
+
+@dataclass(frozen=True)
+class LambdaSettings:
+    """The settings of a dense model that imitates a teacher."""
+
+    network: DenseNetwork = field(default_factory=DenseNetwork)
+    data: ImitationSource = field(default_factory=ImitationSource)
+    loss: ContrastiveLoss = field(default_factory=ContrastiveLoss)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+
+    def __post_init__(self) -> None:
+        if self.loss.name in TAUGHT:
+            raise VizslaError(f"loss.name={self.loss.name} learns a teacher's scores, but lambda learns its ranking")
+
+
+def read_questions(settings: ImitationSource) -> Sequence[str]:
     """The real questions that the settings name, on disk; a file named twice counts twice."""
     names = _names(settings.questions)
     questions = StoredTexts.of(chain.from_iterable(map(_questions_in, names)))
@@ -141,7 +198,7 @@ def _at_most(count: int, texts: Sequence[str], seed: tuple[int, ...]) -> Sequenc
 
 
 def drawn_queries(
-    documents: Iterable[Document], settings: DistillationSettings, questions: Sequence[str] = ()
+    documents: Iterable[Document], settings: ImitationSource, questions: Sequence[str] = ()
 ) -> Iterator[str]:
     """Sentences of documents, all or fewer of later passages of an article (neighbouring documents with one title).
 
@@ -181,27 +238,92 @@ def _as_question(words: list[str], title: str, questions: Sequence[str], rng: np
     return start + body
 
 
-class DistillationData(NamedTuple):
+_FIRST, _DEV_NAME = "first.npy", "name.txt"
+
+
+@dataclass(frozen=True, eq=False)
+class ImitationDev:
+    """Questions, and a pool of documents: for each question the teacher's first document and one of its last."""
+
+    name: str
+    queries: TokenCorpus
+    documents: TokenCorpus
+    """The pool, each document once."""
+    first: np.ndarray
+    """[queries] which document of the pool the teacher ranks first."""
+    max_query_length: int = 64
+    max_document_length: int = 224
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        queries: TokenCorpus,
+        collection: TokenCorpus,
+        first: np.ndarray,
+        last: np.ndarray,
+        *,
+        max_query_length: int = 64,
+        max_document_length: int = 224,
+    ) -> ImitationDev:
+        """From the numbers of the teacher's documents in a collection: its first for each query, and one of its last.
+
+        >>> texts = TokenCorpus.pack([[7], [8], [9], [6]])
+        >>> dev = ImitationDev.of("dev", TokenCorpus.pack([[7], [9]]), texts, np.array([0, 2]), np.array([2, 3]))
+        >>> len(dev.documents), dev.first.tolist()
+        (3, [0, 1])
+        """
+        pool = np.unique(np.concatenate([first, last]))
+        documents = collection.chosen(pool)
+        return cls(name, queries, documents, np.searchsorted(pool, first), max_query_length, max_document_length)
+
+    def save(self, folder: str | Path) -> None:
+        """Write all arrays into a folder."""
+        path = Path(folder)
+        self.documents.save(path / "documents")
+        self.queries.save(path / "queries")
+        np.save(path / _FIRST, self.first, allow_pickle=False)
+        (path / _DEV_NAME).write_text(self.name, "utf-8")
+
+    @classmethod
+    def open(cls, folder: str | Path, *, max_query_length: int = 64, max_document_length: int = 224) -> ImitationDev:
+        """A saved dev set."""
+        path = Path(folder)
+        try:
+            first, name = np.load(path / _FIRST, allow_pickle=False), (path / _DEV_NAME).read_text("utf-8")
+        except (FileNotFoundError, ValueError):
+            raise InputError(f"there is no dev set here (no {_FIRST} and {_DEV_NAME})", file=str(folder)) from None
+        documents, queries = TokenCorpus.open(path / "documents"), TokenCorpus.open(path / "queries")
+        return cls(name, queries, documents, first, max_query_length, max_document_length)
+
+    @no_grad
+    def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
+        """The mean reciprocal rank of the teacher's first document in the pool; of equal scores the worst rank."""
+
+        def vectors(texts: TokenCorpus, side: int, max_length: int) -> Tensor:
+            return torch.cat([*text_vectors(texts, side, max_length, encode, assemble, device)])
+
+        queries = vectors(self.queries, 0, self.max_query_length)
+        scores = inner_products(queries, vectors(self.documents, 1, self.max_document_length))
+        own = scores.gather(1, torch.from_numpy(np.asarray(self.first, np.int64)).to(device)[:, None])
+        ranks = (scores >= own).sum(1)
+        return {f"{self.name} MRR": float((1 / ranks.double()).mean())}
+
+
+class ImitationData(NamedTuple):
     """Training pairs from a teacher, and the dev questions on which the model is compared with it."""
 
     pairs: MinedPairs
     dev: list[ImitationDev]
 
 
-def distillation_data(
-    documents: Iterable[Document],
-    teacher: Model,
-    analyzer: Analyzer,
-    settings: DistillationSettings,
-    separator: str = LINE_BREAK,
-) -> DistillationData:
+def imitation_data(
+    documents: Iterable[Document], teacher: Model, analyzer: Analyzer, settings: ImitationSource
+) -> ImitationData:
     """Queries drawn from documents, with the first and the last documents of the teacher's ranking; and dev questions.
 
-    Queries for which the teacher finds fewer than `depth` documents are left out. `separator`: what is between title
-    and text in what the trained model reads of a document.
+    Queries for which the teacher finds fewer than `depth` documents are left out.
     """
-    from vizsla.training.arrays.pairs import MinedPairs
-
     documents, questions = DocumentStore.of(documents), read_questions(settings)
     drawn = _at_most(
         settings.max_sentences, StoredTexts.of(drawn_queries(documents, settings, questions)), (settings.seed, 1)
@@ -215,9 +337,9 @@ def distillation_data(
             _label(name): _rank(some, f"the questions in {name}", documents, index, analyzer, settings)
             for name, some in dev_questions.items()
         }
-    texts = packed_texts(read_texts(documents, FIELDS, separator), analyzer)
+    texts = packed_texts(read_texts(documents, FIELDS, settings.separator), analyzer)
     pairs = MinedPairs(ranked.queries, texts, ranked.positives, ranked.negatives)
-    return DistillationData(pairs, [_imitation_dev(name, one, texts, settings) for name, one in dev_ranked.items()])
+    return ImitationData(pairs, [_imitation_dev(name, one, texts, settings) for name, one in dev_ranked.items()])
 
 
 class _Ranked(NamedTuple):
@@ -228,11 +350,9 @@ class _Ranked(NamedTuple):
 
 def _rank(
     queries: Sequence[str], which: str, documents: DocumentStore, index: Index, analyzer: Analyzer,
-    settings: DistillationSettings,
+    settings: ImitationSource,
 ) -> _Ranked:  # fmt: skip
     """The queries for which the teacher finds enough documents, as token ids, and its first and last documents."""
-    from vizsla.training.arrays.token_corpus import GrowingCorpus, TokenCorpus
-
     packer, depth = TextPacker(analyzer), settings.depth
     kept_queries = GrowingCorpus(packer.dtype)
     firsts, lasts = GrowingArray(NUMBER), GrowingArray(NUMBER)
@@ -254,12 +374,42 @@ def _rank(
     return _Ranked(kept_queries.corpus(), *sides)
 
 
-def _imitation_dev(name: str, ranked: _Ranked, texts: TokenCorpus, settings: DistillationSettings) -> ImitationDev:
+def _imitation_dev(name: str, ranked: _Ranked, texts: TokenCorpus, settings: ImitationSource) -> ImitationDev:
     """The first document for each question, and one of the last, drawn at random."""
-    from vizsla.training.arrays.dev_set import ImitationDev
-
     count = len(ranked.queries)
     places = np.random.default_rng((settings.seed, 2)).integers(1, settings.bottom_negatives + 1, count)
     firsts = ranked.positives.ids.reshape(count, -1).astype(np.int64)[:, 0]
     lasts = ranked.negatives.ids.reshape(count, -1).astype(np.int64)[np.arange(count), -places]
     return ImitationDev.of(name, ranked.queries, texts, firsts, lasts)
+
+
+@TRAINED_KINDS.register(
+    "lambda", help="A dense model that imitates a lexical one (SPAR).", needs=("torch", "transformers", "onnx")
+)
+class LambdaKind(DenseKindBase[LambdaSettings]):
+    """Trains a dense model on sentences of documents with a teacher's ranking."""
+
+    settings_class = LambdaSettings
+
+    def check_inputs(self, inputs: TrainingInputs) -> None:
+        """Refuse settings without queries, before anything is read."""
+        super().check_inputs(inputs)
+        if self.settings.data.sentences == NONE and not self.settings.data.questions:
+            raise VizslaError(
+                f"{self.name} learns from questions; name them, as in --set data.questions=train.jsonl, or take "
+                "sentences of the documents with --set data.sentences=sampled"
+            )
+
+    def open_data(self, folder: Path) -> TrainingData:
+        """The pairs, the dev sets, and the dev questions on which the model is compared with its teacher."""
+        data = super().open_data(folder)
+        return TrainingData(data.pairs, [*data.dev, *self.settings.data.open_imitation(folder)])
+
+    def with_companion(self, model: Dense, weight: float) -> Spar:
+        """The frozen companion and the model as one; the companion is the first part and weighs 1."""
+        return Spar(self.companion(weight), model, 1 / weight, namespace=self.name, name=self.name)
+
+    def usage(self, output: Path) -> str:
+        """A command that indexes with the model."""
+        alone = super().usage(output)
+        return alone if self.settings.network.companion else f'{alone}, or "spar(dense=minilm, lexical={output})"'

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from vizsla.datasets import BeirDataset
 from vizsla.errors import InputError
+from vizsla.index.storage.document_store import DocumentStore
+from vizsla.models import BM25, Statistics
+from vizsla.models.components import batches_of
 from vizsla.neural.chunks import Batch, Chunk, packed
-from vizsla.training.arrays.products import SparseRows, inner_products, scores_of
-from vizsla.training.arrays.token_corpus import TokenCorpus, with_special_tokens
+from vizsla.neural.lazy_torch import no_grad, torch
+from vizsla.runs import Qrels
+from vizsla.scratch import GrowingArray, offsets_of
+from vizsla.text import Analyzer
+from vizsla.training.loop.products import SparseRows, scores_of
+from vizsla.training.sources.token_corpus import (
+    FIELDS,
+    LINE_BREAK,
+    TokenCorpus,
+    packed_texts,
+    read_texts,
+    with_special_tokens,
+)
+from vizsla.vectors import SparseVectors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 _TOKENS = 65_536  # encoded at once
 _BLOCK = 2048  # documents scored at once
@@ -23,10 +41,9 @@ _DEPTH = 10
 SPREAD = 1 << 26
 """Scores whose spread is measured, to add those of two models."""
 _NAME = "name.txt"
-
-Encode = Callable[[Chunk], Tensor]
+Encode = Callable[[Chunk], "Tensor"]
 """A function from a chunk of texts to the network's output."""
-Assemble = Callable[[list[Tensor], Batch], Any]
+Assemble = Callable[[list["Tensor"], Batch], Any]
 """A function that combines a network's outputs for the chunks of a batch into vectors."""
 
 
@@ -72,9 +89,7 @@ class DevSet:
                     np.save(path / f"bm25_{name}_{part}.npy", array, allow_pickle=False)
 
     @classmethod
-    def open(
-        cls, folder: str | Path, *, max_length: int = 512, document_terms: int = 0, sparse: bool = False
-    ) -> DevSet:
+    def open(cls, folder: str | Path, *, max_length: int = 512, document_terms: int = 0, sparse: bool = False) -> Self:
         """A saved dev set."""
         path = Path(folder)
         try:
@@ -90,7 +105,12 @@ class DevSet:
         documents, queries = TokenCorpus.open(path / "documents"), TokenCorpus.open(path / "queries")
         return cls(name, documents, queries, judgements, bm25[0], bm25[1], max_length, document_terms, sparse)
 
-    @torch.no_grad()
+    @classmethod
+    def open_all(cls, folder: Path, **options: Any) -> list[Self]:
+        """The dev sets `dev-0`, `dev-1`, ... in the folder of a run; options as for `open`."""
+        return [cls.open(place, **options) for place in numbered_folders(folder, "dev")]
+
+    @no_grad
     def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
         """nDCG@10 of the network, and of the sum of its scores and BM25's after scaling both to the same spread."""
         queries = self._vectors(self.queries, 0, len(self.queries), 0, encode, assemble, device)
@@ -158,16 +178,6 @@ def found(scores: Tensor) -> Tensor:
     return scores.masked_fill(scores <= 0, -torch.inf)
 
 
-def mean_ndcg(scores: Tensor, judgements: np.ndarray) -> float:
-    """nDCG@10 of [queries, documents] scores, the mean over queries that have a judgement.
-
-    Documents that a query does not find have the score -inf.
-    """
-    best = BestDocuments(_DEPTH)
-    best.add(scores, 0)
-    return best.ndcg(judgements)
-
-
 class BestDocuments:
     """The `depth` documents with the highest scores for each query, of those that were added so far.
 
@@ -226,85 +236,10 @@ def _blocks(size: int) -> list[tuple[int, int]]:
     return [(first, min(first + _BLOCK, size)) for first in range(0, size, _BLOCK)]
 
 
-_FIRST = "first.npy"
-
-
-@dataclass(frozen=True, eq=False)
-class ImitationDev:
-    """Questions, and a pool of documents: for each question the teacher's first document and one of its last."""
-
-    name: str
-    queries: TokenCorpus
-    documents: TokenCorpus
-    """The pool, each document once."""
-    first: np.ndarray
-    """[queries] which document of the pool the teacher ranks first."""
-    max_query_length: int = 64
-    max_document_length: int = 224
-
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        queries: TokenCorpus,
-        collection: TokenCorpus,
-        first: np.ndarray,
-        last: np.ndarray,
-        *,
-        max_query_length: int = 64,
-        max_document_length: int = 224,
-    ) -> ImitationDev:
-        """From the numbers of the teacher's documents in a collection: its first for each query, and one of its last.
-
-        >>> texts = TokenCorpus.pack([[7], [8], [9], [6]])
-        >>> dev = ImitationDev.of("dev", TokenCorpus.pack([[7], [9]]), texts, np.array([0, 2]), np.array([2, 3]))
-        >>> len(dev.documents), dev.first.tolist()
-        (3, [0, 1])
-        """
-        pool = np.unique(np.concatenate([first, last]))
-        documents = collection.chosen(pool)
-        return cls(name, queries, documents, np.searchsorted(pool, first), max_query_length, max_document_length)
-
-    def save(self, folder: str | Path) -> None:
-        """Write all arrays into a folder."""
-        path = Path(folder)
-        self.documents.save(path / "documents")
-        self.queries.save(path / "queries")
-        np.save(path / _FIRST, self.first, allow_pickle=False)
-        (path / _NAME).write_text(self.name, "utf-8")
-
-    @classmethod
-    def open(cls, folder: str | Path, *, max_query_length: int = 64, max_document_length: int = 224) -> ImitationDev:
-        """A saved dev set."""
-        path = Path(folder)
-        try:
-            first, name = np.load(path / _FIRST, allow_pickle=False), (path / _NAME).read_text("utf-8")
-        except (FileNotFoundError, ValueError):
-            raise InputError(f"there is no dev set here (no {_FIRST} and {_NAME})", file=str(folder)) from None
-        documents, queries = TokenCorpus.open(path / "documents"), TokenCorpus.open(path / "queries")
-        return cls(name, queries, documents, first, max_query_length, max_document_length)
-
-    @torch.no_grad()
-    def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
-        """The mean reciprocal rank of the teacher's first document in the pool; of equal scores the worst rank."""
-
-        def vectors(texts: TokenCorpus, side: int, max_length: int) -> Tensor:
-            read = with_special_tokens(texts, range(len(texts)), device, max_length=max_length)
-            batch = packed(*read, _TOKENS, side)
-            made: Tensor = assemble([encode(chunk) for chunk in batch.chunks], batch)
-            return made
-
-        queries = vectors(self.queries, 0, self.max_query_length)
-        scores = inner_products(queries, vectors(self.documents, 1, self.max_document_length))
-        own = scores.gather(1, torch.from_numpy(np.asarray(self.first, np.int64)).to(device)[:, None])
-        ranks = (scores >= own).sum(1)
-        return {f"{self.name} MRR": float((1 / ranks.double()).mean())}
-
-
 _ENCODED = 4096  # texts whose vectors are made at once
 
 
-@torch.no_grad()
+@no_grad
 def text_vectors(
     texts: TokenCorpus, side: int, max_length: int, encode: Encode, assemble: Assemble, device: torch.device
 ) -> Iterator[Any]:
@@ -313,3 +248,55 @@ def text_vectors(
         chosen = range(first, min(first + _ENCODED, len(texts)))
         batch = packed(*with_special_tokens(texts, chosen, device, max_length=max_length), _TOKENS, side)
         yield assemble([encode(chunk) for chunk in batch.chunks], batch)
+
+
+def judgement_rows(documents: DocumentStore, queries: Mapping[str, str], qrels: Qrels) -> np.ndarray:
+    """[judgements, 3] the numbers of query and document, and the grade."""
+    judged = [qrels.judgements[query] for query in queries]
+    numbers = documents.numbers([d for grades in judged for d in grades])
+    owners = np.repeat(np.arange(len(judged)), [len(grades) for grades in judged])
+    rows = np.stack([owners, numbers, np.array([g for grades in judged for g in grades.values()], np.int64)], 1)
+    return rows[numbers >= 0].astype(np.int64)
+
+
+def dev_set(
+    dataset: BeirDataset,
+    analyzer: Analyzer,
+    split: str = "dev",
+    fields: Sequence[str] = FIELDS,
+    separator: str = LINE_BREAK,
+) -> DevSet:
+    """A data set's judged queries, and the vectors that BM25 gives queries and documents, over the queries' terms."""
+    qrels = dataset.qrels(split)
+    queries, documents = dataset.queries_of(qrels), DocumentStore.of(dataset.reading(fields).documents())
+    bm25 = BM25(fields=tuple(fields))
+    statistics = bm25.statistics(documents.contents)
+    asked = bm25.encode_queries(list(queries.values()), statistics)
+    assert isinstance(asked, SparseVectors)
+    columns = {asked.vocabulary[i][1]: i for i in range(len(asked.vocabulary))}
+    return DevSet(
+        dataset.name,
+        packed_texts(read_texts(documents, fields, separator), analyzer),
+        packed_texts(queries.values(), analyzer),
+        judgement_rows(documents, queries, qrels),
+        weighed_rows(documents, bm25, statistics[bm25.namespace], columns),
+        SparseRows(asked.pointers, asked.indices, asked.values.astype(np.float32)),
+    )
+
+
+def weighed_rows(
+    documents: DocumentStore, bm25: BM25, statistics: Statistics, columns: Mapping[str, int], factor: float = 1.0
+) -> SparseRows:
+    """Documents as BM25 weighs them, over the terms that have a column; their weights are multiplied by `factor`."""
+    encoder, column_of = bm25.document_encoder(), np.zeros(0, np.int64)
+    sizes, terms, weights = GrowingArray(np.int64), GrowingArray(np.int32), GrowingArray(np.float32)
+    for batch in batches_of(documents.contents):
+        vectors = bm25.weigh(encoder.encode(batch), statistics)
+        met = range(len(column_of), len(vectors.vocabulary))  # for the first time
+        column_of = np.append(column_of, np.array([columns.get(vectors.vocabulary[i][1], -1) for i in met], np.int64))
+        found = column_of[vectors.indices]
+        kept = found >= 0
+        sizes.append(np.diff(np.concatenate([[0], np.cumsum(kept)])[vectors.pointers]))
+        terms.append(found[kept])
+        weights.append(factor * vectors.values[kept])
+    return SparseRows(offsets_of(sizes.array()), terms.array(), weights.array())
