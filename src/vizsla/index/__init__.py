@@ -8,8 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vizsla.index.async_collection import AsyncCollection, AsyncCollectionView
     from vizsla.index.async_index import AsyncIndex, AsyncIndexView
-    from vizsla.index.backups.backing_up import Backup, backup, list_backups
-    from vizsla.index.backups.restoring import restore
+    from vizsla.index.backups.backup import Backup, backup, list_backups, restore
     from vizsla.index.collection import Collection, CollectionView
     from vizsla.index.exporting import (
         document_lengths,
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Added": "writing.transaction",
     "Updated": "writing.transaction",
-    "Backup": "backups.backing_up",
+    "Backup": "backups.backup",
     "AsyncCollection": "async_collection",
     "AsyncCollectionView": "async_collection",
     "AsyncIndex": "async_index",
@@ -71,7 +70,7 @@ _HOMES = {
     "Suggestion": "search.suggestions",
     "TermStatistics": "search.statistics",
     "Writer": "writing.writer",
-    "backup": "backups.backing_up",
+    "backup": "backups.backup",
     "build_from_parts": "parts.part_set",
     "bytes_of": "inspection",
     "document_lengths": "exporting",
@@ -81,12 +80,12 @@ _HOMES = {
     "exported_documents": "exporting",
     "facets_of_hits": "search.facets",
     "facts_for_export": "exporting",
-    "list_backups": "backups.backing_up",
+    "list_backups": "backups.backup",
     "measure_recall": "inspection",
     "newest_generation": "inspection",
     "pools": "inspection",
     "replace_index": "storage.folder",
-    "restore": "backups.restoring",
+    "restore": "backups.backup",
     "scores_among": "inspection",
     "stored_ids": "exporting",
     "stores_whole_numbers": "exporting",
