@@ -113,14 +113,17 @@ def _are_statistics(value: Any) -> bool:
 # Errors
 
 
-class using_sqlite(forking.inside_sqlite):
+class using_sqlite:
     """A context for every use of SQLite: its errors become one sentence that names the index, and forks wait."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
+    def __enter__(self) -> None:
+        forking.inside_sqlite.__enter__()
+
     def __exit__(self, *raised: object) -> None:
-        super().__exit__()
+        forking.inside_sqlite.__exit__()
         e = raised[1]
         if isinstance(e, sqlite3.Error):
             raise plain_error(self._path, e) from e
@@ -187,7 +190,7 @@ def close_with(owner: object, connection: sqlite3.Connection) -> weakref.finaliz
 
 def _close(connection: sqlite3.Connection, process: int) -> None:
     if os.getpid() == process:  # a forked child must not touch its parent's connection
-        with suppress(sqlite3.Error), forking.inside_sqlite():  # even this can fail on a full disk
+        with suppress(sqlite3.Error), forking.inside_sqlite:  # even this can fail on a full disk
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             connection.close()
@@ -288,7 +291,7 @@ def is_index_database(file: Path) -> bool:
     """Whether a file is the database of an index, of any format."""
     if file.is_symlink() or file.with_name(JOURNAL).exists():
         return False
-    with forking.inside_sqlite():
+    with forking.inside_sqlite:
         try:
             connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
         except sqlite3.Error:
@@ -563,7 +566,7 @@ def shorten_log(connection: sqlite3.Connection, path: Path) -> bool:
     """
     if not is_log_long(path):
         return False
-    with suppress(sqlite3.Error), forking.inside_sqlite():
+    with suppress(sqlite3.Error), forking.inside_sqlite:
         busy, frames, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         return not busy and frames == moved
     return False

@@ -69,7 +69,7 @@ def _problems(path: Path) -> tuple[list[str], int | None]:
     except OSError as e:
         problems.append(f"{path}: cannot be read ({e.filename}: {e.strerror})")
     finally:
-        with forking.inside_sqlite():
+        with forking.inside_sqlite:
             db.close()
     return problems, generation
 

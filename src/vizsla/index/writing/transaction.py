@@ -415,7 +415,7 @@ class WriteTransaction:
 
     def _tidy_up(self, *, sweep: bool, shrink: bool) -> None:
         """Clean up after a commit. It is durable now, so a failure here must not look like a failed commit."""
-        with suppress(OSError, sqlite3.Error, VizslaError), forking.inside_sqlite():
+        with suppress(OSError, sqlite3.Error, VizslaError), forking.inside_sqlite:
             self._check_in_place()
             if sweep:
                 segment_files.sweep_segments(self._path, database.live_files(self._db, self._path))
@@ -432,7 +432,7 @@ class WriteTransaction:
 
     def _shrink(self) -> None:
         """Give the space of deleted rows back to the disk; this needs as much free space for a moment."""
-        with suppress(sqlite3.Error), forking.inside_sqlite():  # harmless without free space: the file keeps its size
+        with suppress(sqlite3.Error), forking.inside_sqlite:  # harmless without free space: the file keeps its size
             self._db.execute("VACUUM")
 
     def shorten_log(self) -> None:
@@ -441,7 +441,7 @@ class WriteTransaction:
 
     def empty_log(self) -> None:
         """Move the write-ahead log into the database and truncate it, as far as readers allow."""
-        with suppress(sqlite3.Error), forking.inside_sqlite():
+        with suppress(sqlite3.Error), forking.inside_sqlite:
             self._db.execute("PRAGMA busy_timeout=0")
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
