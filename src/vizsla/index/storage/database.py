@@ -24,7 +24,7 @@ import numpy as np
 from vizsla.datasets.passages import Splitter
 from vizsla.described import DescriptionError
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index.storage import checksums, exiting, forking, living
+from vizsla.index.storage import checksums, exiting, forking, live_documents
 from vizsla.index.storage.arrays import Facts, sync_folder
 from vizsla.index.storage.locks import FileLock
 from vizsla.index.storage.segment_files import check_facts
@@ -458,7 +458,7 @@ def _parsed_files(name: Any, text: str) -> dict[str, Facts] | None:
 def _parsed_statistics(text: str, count: int) -> dict[str, Any] | None:
     """The statistics of a segment with `count` documents, which callers must not change; None if they are invalid."""
     statistics = parse_settings(text)
-    return statistics if _are_statistics(statistics) and living.are_listed(statistics, count) else None
+    return statistics if _are_statistics(statistics) and live_documents.are_listed(statistics, count) else None
 
 
 def live_files(connection: sqlite3.Connection, path: Path) -> dict[str, set[str]]:

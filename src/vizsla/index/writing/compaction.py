@@ -29,7 +29,7 @@ from vizsla.engine import (
     token_store,
 )
 from vizsla.errors import CollectionError
-from vizsla.index.storage import arrays, database, living, segment_files
+from vizsla.index.storage import arrays, database, live_documents, segment_files
 from vizsla.index.storage.stored_ids import DamagedTextsError, StoredIds, StoredTexts
 from vizsla.index.writing.segment_indexes import SegmentIndexes
 from vizsla.index.writing.segment_state import OpenSegments, SegmentState
@@ -164,22 +164,22 @@ class Compaction:
     def _update(self, entry: SegmentState) -> None:
         """List the deleted documents of a segment, or write which are alive, and its statistics of these documents."""
         statistics = entry.statistics(self._model.namespaces)
-        if len(entry.gone) <= living.most_listed(len(entry)):
-            statistics[living.LISTED] = entry.gone.tolist()
+        if len(entry.gone) <= live_documents.most_listed(len(entry)):
+            statistics[live_documents.LISTED] = entry.gone.tolist()
         else:
-            self._write_living(entry)
+            self._write_live_documents(entry)
         self._db.execute(
             "UPDATE segments SET statistics = ?, files = ? WHERE id = ?",
             (json.dumps(statistics), json.dumps(entry.files), entry.name),
         )
 
-    def _write_living(self, entry: SegmentState) -> None:
+    def _write_live_documents(self, entry: SegmentState) -> None:
         """Write which documents of a segment are alive, and in how many of them its terms occur."""
         assert entry.alive is not None
-        before = entry.living_files.files.get(living.FREQUENCIES)
-        frequencies = live_frequencies_without(entry.segment, before, entry.gone)
+        before = entry.living_files.files.get(live_documents.FREQUENCIES)
+        frequencies = live_frequencies_without(entry.segment, before, entry.gone).astype(np.uint32)
         with segment_files.writing_files(self._path, entry.name) as folder:
-            written = living.write_living(folder, self._generation, entry.alive, frequencies.astype(np.uint32))
+            written = live_documents.write_live_documents(folder, self._generation, entry.alive, frequencies)
         entry.files = {**entry.files, **written}
         self.leaves_files = True
 
