@@ -17,8 +17,7 @@ import numpy as np
 from vizsla.backends.bulk import EngineFields, feature
 from vizsla.errors import VizslaError
 from vizsla.index import Index, encoded_queries, facts_for_export
-from vizsla.index.exporting import max_norms
-from vizsla.index.search.exported import EncodedQuery
+from vizsla.index.exporting import EncodedQuery, max_norms
 
 MAX_WEIGHT = 64.0
 """The highest weight of a feature in a query: Lucene's limit."""

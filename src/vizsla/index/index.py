@@ -19,14 +19,14 @@ from vizsla.errors import CollectionError, VizslaError, kind_of
 from vizsla.index.creation import check_change, check_positions, check_vector_index, create_index
 from vizsla.index.info import index_info
 from vizsla.index.reading.snapshot import Snapshot
-from vizsla.index.search import facets, matching, similar, statistics
+from vizsla.index.search import facets, matching, similar
 from vizsla.index.search.explain import explain
 from vizsla.index.search.facets import Facets
 from vizsla.index.search.highlight import Highlighter, highlighter
 from vizsla.index.search.plan import Search, SearchOptions
 from vizsla.index.search.searcher import Searcher
-from vizsla.index.search.statistics import TermStatistics
 from vizsla.index.search.suggestions import Suggestion
+from vizsla.index.search.term_statistics import TermStatistics, term_statistics
 from vizsla.index.storage import forking, in_memory
 from vizsla.index.storage.folder import absolute
 from vizsla.index.storage.in_memory import MemoryFolder
@@ -521,7 +521,7 @@ class Index(SearchableCollection):
         if not isinstance(text, str):
             raise VizslaError(f"term statistics need a text, not {kind_of(text)}")
         with self._reading() as searcher:
-            return statistics.term_statistics(searcher, text)
+            return term_statistics(searcher, text)
 
     def matching_ids(self, filter: FilterLike) -> list[str]:
         """The ids of all documents that pass a filter, in the order of insertion."""

@@ -20,8 +20,8 @@ from vizsla.index.search.plan import (
     SearchSettings,
     check_options,
 )
-from vizsla.index.search.statistics import TermStatistics
 from vizsla.index.search.suggestions import Suggestion
+from vizsla.index.search.term_statistics import TermStatistics
 from vizsla.models import Model, check_model, in_language, parse_model
 from vizsla.runs import Document, Explanation, FilterLike, Hits, PageOptions, Run
 from vizsla.runs.retriever import check_count, query_with_words
