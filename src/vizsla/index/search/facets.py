@@ -74,7 +74,7 @@ def count_facets(
     size: int,
     syntax: str | None = None,
 ) -> Facets:
-    """The values of fields over all documents that match; see `facets` in the module `inspection`."""
+    """The values of fields over all documents that match; see `Collection.facets`."""
     wanted, size = _checked(fields, size)
     documents = searcher.rows.matching_documents(matching_rows(searcher, bound, query, condition, syntax))
     counted = {}
