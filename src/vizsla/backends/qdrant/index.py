@@ -13,10 +13,10 @@ from typing import Any
 from qdrant_client import QdrantClient
 
 from vizsla.backends.qdrant.connection import Address, Connection
-from vizsla.backends.qdrant.files import load_model
 from vizsla.backends.qdrant.generations import create_generation, drop, find_generations
 from vizsla.backends.qdrant.layout import check_collection
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT
+from vizsla.backends.qdrant.model_files import load_model
 from vizsla.backends.qdrant.points import all_points, find_points, points_in_order
 from vizsla.backends.qdrant.reweighing import needs_reweighing, reweigh, score_errors
 from vizsla.backends.qdrant.searching import Context, Plan, Reader, refuse_syntax

@@ -31,7 +31,7 @@ from vizsla.errors import VizslaError
 from vizsla.index.storage import segment_files
 from vizsla.index.storage.arrays import Facts
 from vizsla.index.writing.analysis import AnalysedBatch
-from vizsla.index.writing.namespaces import (
+from vizsla.index.writing.encoders import (
     DenseBatch,
     MatchBatch,
     NamespaceBatch,
