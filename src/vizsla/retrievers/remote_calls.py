@@ -207,7 +207,7 @@ class Calls:
         documents: bool = True,
         **options: Unpack[SearchKeywords],
     ) -> Call[list[Hits]]:
-        """The hits of many queries; see `Collection.search_many`. A chunk of the queries goes with each request."""
+        # A chunk of the queries goes with each request.
         calls, texts, k = (
             self._searched_with(options),
             check_queries(queries),
