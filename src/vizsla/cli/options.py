@@ -22,7 +22,7 @@ from vizsla.errors import InputError, UnsupportedError, VizslaError
 if TYPE_CHECKING:
     from vizsla.datasets import BeirDataset, Document, RawLines, Source, Splitter
     from vizsla.index import Added, Index, IndexView
-    from vizsla.index.view import SearchableCollection
+    from vizsla.index.searchable import SearchableCollection
     from vizsla.models import Model
     from vizsla.runs import Hits, PageOptions, Retriever, Run
 
@@ -592,7 +592,7 @@ def open_writable(location: str, memory: int | None = None) -> SearchableCollect
     `memory`: how many bytes writing to an index in a folder may take.
     """
     from vizsla.index import Index
-    from vizsla.index.view import SearchableCollection
+    from vizsla.index.searchable import SearchableCollection
 
     if not location.lower().startswith(("qdrant://", "qdrants://")):
         return Index.open(location) if memory is None else Index.open(location, memory=memory)
@@ -604,7 +604,7 @@ def open_writable(location: str, memory: int | None = None) -> SearchableCollect
 def searched_here(retriever: Retriever) -> SearchableCollection | IndexView | None:
     """The retriever if it searches with a model in this process, which also finds the words to highlight; else None."""
     from vizsla.index import IndexView
-    from vizsla.index.view import SearchableCollection
+    from vizsla.index.searchable import SearchableCollection
 
     return retriever if isinstance(retriever, SearchableCollection | IndexView) else None
 

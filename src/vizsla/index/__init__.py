@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from vizsla.index.search.highlight import Highlighter, Snippet
     from vizsla.index.search.suggestions import Suggestion
     from vizsla.index.search.term_statistics import TermStatistics
+    from vizsla.index.searchable import IndexView
     from vizsla.index.storage.folder import replace_index
     from vizsla.index.storage.verify import verify
-    from vizsla.index.view import IndexView
     from vizsla.index.writing.transaction import Added, Updated
     from vizsla.index.writing.writer import Writer
 
@@ -54,7 +54,7 @@ _HOMES = {
     "FieldFacets": "search.facets",
     "Highlighter": "search.highlight",
     "Index": "index",
-    "IndexView": "view",
+    "IndexView": "searchable",
     "PartSet": "parts.part_set",
     "Pool": "pooling",
     "Recall": "ann_recall",

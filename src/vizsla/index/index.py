@@ -27,10 +27,10 @@ from vizsla.index.search.plan import Search, SearchOptions
 from vizsla.index.search.searcher import Searcher
 from vizsla.index.search.suggestions import Suggestion
 from vizsla.index.search.term_statistics import TermStatistics, term_statistics
+from vizsla.index.searchable import SearchableCollection
 from vizsla.index.storage import forking, in_memory
 from vizsla.index.storage.folder import absolute
 from vizsla.index.storage.in_memory import MemoryFolder
-from vizsla.index.view import SearchableCollection
 from vizsla.index.writing.transaction import Added, Updated
 from vizsla.index.writing.writer import DEFAULT_MEMORY, DEFAULT_TIMEOUT, Hooks, Target, Writer, warn_of_lost_changes
 from vizsla.models import SAMPLE, Model, check_model, fitted_again, language_model, languages_named, parse_model

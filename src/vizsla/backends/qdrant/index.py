@@ -29,7 +29,7 @@ from vizsla.index import Added, Facets, Highlighter, Suggestion, TermStatistics,
 from vizsla.index.creation import check_documents_read
 from vizsla.index.search.plan import SearchOptions
 from vizsla.index.search.similar import query_like, without_itself
-from vizsla.index.view import SearchableCollection
+from vizsla.index.searchable import SearchableCollection
 from vizsla.models import (
     LANGUAGE_SAMPLE,
     DenseComponent,
