@@ -24,8 +24,9 @@ import numpy as np
 from vizsla.datasets.passages import Splitter
 from vizsla.described import DescriptionError
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index.storage import checksums, exiting, forking, live_documents
+from vizsla.index.storage import checksums, forking, live_documents
 from vizsla.index.storage.arrays import Facts, sync_folder
+from vizsla.index.storage.finalizers import finalize
 from vizsla.index.storage.locks import FileLock
 from vizsla.index.storage.segment_files import check_facts
 from vizsla.plain_data import parse_json, parse_settings
@@ -185,7 +186,7 @@ def close_with(owner: object, connection: sqlite3.Connection) -> weakref.finaliz
 
     Python alone would leave the connection open, and the database locked.
     """
-    return exiting.finalize(owner, _close, connection, os.getpid())
+    return finalize(owner, _close, connection, os.getpid())
 
 
 def _close(connection: sqlite3.Connection, process: int) -> None:
