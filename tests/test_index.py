@@ -185,7 +185,7 @@ def test_a_model_named_again_is_not_opened_again(
         opened.append(text)
         return parse_model(text)
 
-    monkeypatch.setattr("vizsla.index.view.parse_model", parsed)
+    monkeypatch.setattr("vizsla.index.searchable.parse_model", parsed)
     with build(folder, documents) as index:
         opened.clear()
         for _ in range(3):

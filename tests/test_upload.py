@@ -33,10 +33,9 @@ from vizsla.backends.qdrant.lock import WriteLock
 from vizsla.backends.qdrant.points import recount
 from vizsla.backends.qdrant.reweighing import error_bound, reweigh
 from vizsla.backends.qdrant.terms import TermNumbers, numbered
-from vizsla.backends.qdrant.upload import UploadOptions, upload_parts
+from vizsla.backends.qdrant.upload import UploadOptions, count_parts, upload_parts
 from vizsla.errors import CollectionError, InputError
 from vizsla.index import PartSet
-from vizsla.index.parts.part_set import count_parts
 from vizsla.models import CountedStatistics
 from waiting import LIMIT, eventually
 

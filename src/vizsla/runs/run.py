@@ -1,8 +1,10 @@
-"""Runs: the rankings of many queries, read and written in TREC's format."""
+"""Runs: the rankings of many queries, read and written in TREC's format, or packed in a compact file."""
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +13,8 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from vizsla.errors import InputError, VizslaError
+from vizsla.npz import load_npz
+from vizsla.plain_data import parse_json
 from vizsla.runs.files import check_no_whitespace, numbered_lines
 
 if TYPE_CHECKING:
@@ -215,3 +219,51 @@ def read_run(source: str | Path | Mapping[str, Mapping[str, float] | Iterable[tu
         rows = {str(q): pairs.items() if isinstance(pairs, Mapping) else pairs for q, pairs in source.items()}
         return Run(rows)
     return Run.read(source)
+
+
+# Packed
+
+
+def write_packed(run: Run, path: Path) -> None:
+    """Write a run to a compact file, atomically: numbers in arrays, ids as text, nothing that could run code."""
+    numbers: dict[str, int] = {}
+    codes = [numbers.setdefault(d, len(numbers)) for ranking in run.values() for d in ranking.documents]
+    arrays = {
+        "queries": _as_array(list(run)),
+        "documents": _as_array(list(numbers)),
+        "sizes": np.array([len(ranking) for ranking in run.values()], np.uint32),
+        "codes": np.array(codes, np.uint32),
+        "scores": np.concatenate([*(ranking.scores for ranking in run.values()), np.zeros(0)]),
+        "name": _as_array([run.name]),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def read_packed(path: Path) -> Run:
+    """Read what `write_packed` wrote."""
+    try:
+        arrays = load_npz(path)
+        queries, documents, (name,) = (_ids_in(arrays[key]) for key in ("queries", "documents", "name"))
+        ends = np.cumsum(arrays["sizes"], dtype=np.int64)
+        codes, scores = arrays["codes"].tolist(), arrays["scores"]
+        ranked = [documents[code] for code in codes]
+        starts = [0, *ends.tolist()]
+        rows = zip(queries, starts[:-1], starts[1:], strict=True)
+        return Run({q: Ranking(ranked[a:z], scores[a:z]) for q, a, z in rows}, name)
+    except (ValueError, KeyError, IndexError, TypeError, VizslaError) as e:
+        raise InputError(f"this is not a packed run ({e})", file=str(path)) from None
+
+
+def _as_array(ids: list[str]) -> np.ndarray:
+    return np.frombuffer(json.dumps(ids).encode(), np.uint8)
+
+
+def _ids_in(text: np.ndarray) -> list[str]:
+    return [str(one) for one in parse_json(text.tobytes())]

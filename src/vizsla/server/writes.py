@@ -36,7 +36,7 @@ from vizsla.runs.documents import Origin
 from vizsla.runs.filters import Filter
 from vizsla.server.errors import RequestError
 from vizsla.server.hosting import Hosted
-from vizsla.server.room import check_documents
+from vizsla.server.quotas import check_documents
 from vizsla.server.settings import Limits
 
 ADD, UPDATE, DELETE = ".add.jsonl", ".update.jsonl", ".delete.json"

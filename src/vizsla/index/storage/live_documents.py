@@ -90,7 +90,7 @@ class LiveDocuments:
         return found - frequencies_in_rows(segment, terms, self.listed) if len(self.listed) else found
 
 
-def write_living(folder: Path, generation: int, alive: np.ndarray, frequencies: np.ndarray) -> dict[str, Facts]:
+def write_live_documents(folder: Path, generation: int, alive: np.ndarray, frequencies: np.ndarray) -> dict[str, Facts]:
     """Write which documents of a segment are alive at a generation, and the document frequencies of its terms."""
     arrays = {ALIVE: alive, FREQUENCIES: frequencies}
     return {name: write_array(folder / f"{name}-{generation}.npy", array) for name, array in arrays.items()}

@@ -1,4 +1,4 @@
-"""How much room a collection has left: quotas of the server, and the smaller ones of its own settings."""
+"""How much a collection may still grow: quotas of the server, and the smaller ones of its own settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_documents(hosted: Hosted, documents: int) -> None:
         )
 
 
-class Room:
+class ByteQuota:
     """The bytes that an upload may have, as the collection is now."""
 
     def __init__(self, hosted: Hosted) -> None:

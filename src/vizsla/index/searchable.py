@@ -20,8 +20,8 @@ from vizsla.index.search.plan import (
     SearchSettings,
     check_options,
 )
-from vizsla.index.search.statistics import TermStatistics
 from vizsla.index.search.suggestions import Suggestion
+from vizsla.index.search.term_statistics import TermStatistics
 from vizsla.models import Model, check_model, in_language, parse_model
 from vizsla.runs import Document, Explanation, FilterLike, Hits, PageOptions, Run
 from vizsla.runs.retriever import check_count, query_with_words
@@ -30,9 +30,9 @@ from vizsla.runs.retriever import check_count, query_with_words
 class SearchableCollection(Collection):
     """A collection that this process searches with a model: an `Index`, or a collection in a cluster.
 
-    A server serves any of them. A collection defines how it is searched with some options (`_search_with`,
-    `_run_with`), which it refuses (`_check_options`), how it counts (`_facets_of_all`) and how it is written to
-    (`writer`).
+    A server serves any of them. A collection defines how it is searched and counted with some options (`_search_with`,
+    `_run_with`, `_facets_with`), which it refuses (`_check_options`) and how it is written to (`writer`). Methods
+    without a docstring do what `Collection` says of them.
     """
 
     def __init__(self) -> None:
@@ -60,15 +60,8 @@ class SearchableCollection(Collection):
     def _run_with(self, options: SearchOptions, queries: Mapping[str, str], k: int, filter: FilterLike) -> Run: ...
 
     @abstractmethod
-    def _facets_of_all(
-        self,
-        fields: Sequence[str],
-        query: str | None,
-        filter: FilterLike,
-        size: int,
-        model: Model | None,
-        syntax: str | None,
-        language: str | None,
+    def _facets_with(
+        self, options: SearchOptions, fields: Sequence[str], query: str | None, filter: FilterLike, size: int
     ) -> Facets:
         """The values of fields over all documents that match."""
 
@@ -133,14 +126,12 @@ class SearchableCollection(Collection):
         return SearchOptions(None if model is None else self._model_of(model), **values)
 
     def with_model(self, model: str | Model | None = None, **options: Unpack[ModelFreeOptions]) -> IndexView:
-        """The same documents, searched with another model or in another way; see `Collection.with_model`."""
         check_options(options)
         chosen = SearchOptions(self._model_of(model), **options)
         self._check_options(chosen)
         return IndexView(self, chosen, model if isinstance(model, str) else None)
 
     def search(self, query: str, k: int = 10, filter: FilterLike = None, **options: Unpack[SearchKeywords]) -> Hits:
-        """The k best documents, best first; see `Collection.search`."""
         if not isinstance(query, str) or not query.strip():
             query_with_words(query)  # says what is wrong
         chosen = self._options(options, threads=1) if options else ONE_TEXT
@@ -155,13 +146,11 @@ class SearchableCollection(Collection):
         documents: bool = True,
         **options: Unpack[SearchKeywords],
     ) -> list[Hits]:
-        """The hits of many queries; see `Collection.search_many`. An empty query finds nothing."""
         return self._search_with(self._options(options), queries, k, filter, documents)
 
     def run(
         self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None, **options: Unpack[SearchSettings]
     ) -> Run:
-        """The rankings of many queries, by query id; see `search_many`. An empty query finds nothing."""
         return self._run_with(self._options(options), queries, k, filter)
 
     def facets(
@@ -176,15 +165,14 @@ class SearchableCollection(Collection):
         syntax: str | None = None,
         language: str | None = None,
     ) -> Facets:
-        """The values of fields over the documents that match; see `Collection.facets`."""
         if over == "all":
-            return self._facets_of_all(fields, query, filter, size, self._model_of(model), syntax, language)
+            options = SearchOptions(self._model_of(model), syntax=syntax, language=language)
+            return self._facets_with(options, fields, query, filter, size)
         best = check_count(over, "over, how many of the best documents are counted,")
         found = self.search(query or "", best, filter, model=model, syntax=syntax, language=language)
         return facets_of_hits(found, fields, size)
 
     def delete(self, ids: str | int | Iterable[str | int] | None = None, *, filter: FilterLike = None) -> int:
-        """Delete documents by id, or all that pass a filter; see `Collection.delete`."""
         ids_or_filter(ids, filter)
         return self._delete(self.matching_ids(filter) if ids is None else ids)
 
@@ -233,25 +221,18 @@ class IndexView(CollectionView):
         documents: bool = True,
         **page: Unpack[PageOptions],
     ) -> list[Hits]:
-        """The k best documents for each query, best first; without `documents` hits have ids and scores only.
-
-        `page`: offset, sort, collapse, min_score, typos and total, as in `Index.search_many`.
-        """
         return self.index._search_with(self.options._replace(**page), queries, k, filter, documents)
 
     def run(self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None) -> Run:
-        """The rankings of many queries, by query id."""
         return self.index._run_with(self.options, queries, k, filter)
 
     def get_many(self, ids: Iterable[str | int]) -> dict[str, Document]:
-        """Documents by id, without those that are not there."""
         return self.index.get_many(ids)
 
     def __len__(self) -> int:
         return len(self.index)
 
     def explain(self, query: str, doc_id: str | int, filter: FilterLike = None) -> Explanation:
-        """Why a document has its score for a query."""
         return self.index.explain(query, doc_id, filter, **self._way)
 
     def highlighter(self, query: str, filter: FilterLike = None) -> Highlighter:
@@ -267,15 +248,12 @@ class IndexView(CollectionView):
         over: str | int = "all",
         size: int = 10,
     ) -> Facets:
-        """The values of fields over the documents that match; see `Collection.facets`."""
         return self.index.facets(fields, query, filter, over=over, size=size, **self._way)
 
     def count(self, query: str | None = None, filter: FilterLike = None) -> int:
-        """How many documents match; see `Collection.count`."""
         return self.index.count(query, filter, **self._way)
 
     def similar(self, doc_id: str | int, k: int = 10, filter: FilterLike = None) -> Hits:
-        """The k documents that are most like a document; see `Collection.similar`."""
         return self.index.similar(doc_id, k, filter, model=self.options.model)
 
     def similar_query(self, doc_id: str | int) -> str:
@@ -283,15 +261,12 @@ class IndexView(CollectionView):
         return self.index.similar_query(doc_id, model=self.options.model)
 
     def suggest(self, prefix: str, size: int = 8, *, language: str | None = None) -> list[Suggestion]:
-        """Words that complete the last word of what is typed; see `Collection.suggest`."""
         return self.index.suggest(prefix, size, language=language or self.options.language)
 
     def term_statistics(self, text: str) -> list[TermStatistics]:
-        """How common the terms of a text are; see `Collection.term_statistics`."""
         return self.index.term_statistics(text)
 
     def info(self) -> dict[str, Any]:
-        """What there is to know about the collection; see `Collection.info`."""
         return self.index.info()
 
     def with_model(self, model: Model | str | None = None) -> IndexView:

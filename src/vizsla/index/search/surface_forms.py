@@ -1,4 +1,4 @@
-"""The words that a term stands for: an index stores terms, and people read words.
+"""The surface forms of a term, the words that it stands for: an index stores terms, and people read words.
 
 A term can be the stem of several words, as `retriev` is of retrieval and retrieves. So the words of a term are looked
 up in a sample of the documents that have it.
@@ -15,17 +15,17 @@ import numpy as np
 from vizsla.engine import Segment, rows_with_all
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import SparsePart
-from vizsla.models import PrecomputedVectors, as_text, is_text
+from vizsla.models import PrecomputedVectors, SparseComponent, as_text, is_text
 
 
-class TermWords:
+class SurfaceForms:
     """Finds the words of terms in the documents of one snapshot."""
 
     def __init__(self, snapshot: Snapshot, part: SparsePart) -> None:
         self._snapshot = snapshot
         self._part = part
-        self.has_pieces = cuts_words(part)
         component = part.component
+        self.has_pieces = cuts_words(component)
         self.knows_words = (
             snapshot.documents.has_texts
             and not isinstance(component, PrecomputedVectors)
@@ -118,9 +118,9 @@ def _blocks_with(text: str, prefix: str) -> Iterator[str]:
         at = lowered.find(prefix, end)
 
 
-def cuts_words(part: SparsePart) -> bool:
-    """Whether the terms of a part are word pieces: a meaningless string then has several terms."""
-    return len(part.component.tokens("qzxvkjwq")) > 1
+def cuts_words(component: SparseComponent) -> bool:
+    """Whether the terms of a component are word pieces: a meaningless string then has several terms."""
+    return len(component.tokens("qzxvkjwq")) > 1
 
 
 def is_of_a_word(character: str) -> bool:
