@@ -147,13 +147,15 @@ Language = Annotated[
     typer.Option(
         "--language",
         metavar="CODE,...",
-        help="Of documents in several languages, the one the query is analysed in, as in de; default: all.",
+        help="If the index has several languages: that of the query, as in de; default: all of them.",
     ),
 ]
 Typos = Annotated[
     str | None,
     typer.Option(
-        "--typos", metavar="WAY", help="off; suggest: say what may be meant (the default); on: search for that."
+        "--typos",
+        metavar="WAY",
+        help="suggest: print the corrected query (the default); on: search for it; off: neither.",
     ),
 ]
 SearchParams = Annotated[
@@ -188,7 +190,7 @@ MaxTokens = Annotated[
     typer.Option("--max-tokens", metavar="N", help="The best results whose texts have N tokens together, about."),
 ]
 Context = Annotated[
-    bool, typer.Option("--context", help="Print texts alone, with headings and pages, for a language model.")
+    bool, typer.Option("--context", help="Print only the texts, with headings and pages, for a language model.")
 ]
 Total = Annotated[bool, typer.Option("--total", help="Count all results exactly, and say how many there are.")]
 Facets = Annotated[
