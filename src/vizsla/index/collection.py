@@ -152,8 +152,8 @@ class Collection(CollectionView):
         `language`: in a collection of several languages, that of the queries, as in `de`, or several, as in `de,en`.
         Only documents in these languages are found, and what parts of the model find that belong to no language, such
         as dense vectors. By default a query is analysed in every language.
-        `typos`: if no document has a word of the query, `suggest` gives a corrected query in `did_you_mean` of the hits,
-        and `on` searches for it and gives it in `corrected`. By default nothing is corrected.
+        `typos`: if no document has a word of the query, `suggest` gives a corrected query in `did_you_mean` of the
+        hits, and `on` searches for it and gives it in `corrected`. By default nothing is corrected.
         `total`: count all results exactly: `total` of the hits is their number on all pages together, as `count` gives
         it, without those that `collapse` and `min_score` leave out. To a dense model every document with a vector is a
         result. By default `total` is None, unless the search finds all results anyway.
