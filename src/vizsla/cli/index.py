@@ -69,7 +69,8 @@ def index(
 
     As in: vizsla index documents.jsonl -o my.index
 
-    Sources are JSON lines, csv, tsv, Parquet, TREC SGML, a folder in BEIR's layout, or a folder of text files.
+    Sources are JSON lines, csv, tsv, Parquet, TREC SGML, a folder in BEIR's layout, or folders of PDF, Word, mail,
+    HTML, Markdown, source code and text files.
     """
     from vizsla.models import parse_model
 

@@ -147,7 +147,7 @@ Language = Annotated[
     typer.Option(
         "--language",
         metavar="CODE,...",
-        help="Of documents in several languages, the one the query is analysed in, as in de; default: all.",
+        help="If the index has several languages: that of the query, as in de; default: all of them.",
     ),
 ]
 SearchParams = Annotated[
@@ -159,7 +159,7 @@ SearchParams = Annotated[
     ),
 ]
 Context = Annotated[
-    bool, typer.Option("--context", help="Print texts alone, with headings and pages, for a language model.")
+    bool, typer.Option("--context", help="Print only the texts, with headings and pages, for a language model.")
 ]
 Facets = Annotated[
     str | None,
@@ -344,7 +344,9 @@ class ResultOptions:
     typos: Annotated[
         str | None,
         typer.Option(
-            "--typos", metavar="WAY", help="off; suggest: say what may be meant (the default); on: search for that."
+            "--typos",
+            metavar="WAY",
+            help="suggest: print the corrected query (the default); on: search for it; off: neither.",
         ),
     ] = None
     offset: Annotated[int, typer.Option("--offset", metavar="N", help="Leave out the first N results.")] = 0

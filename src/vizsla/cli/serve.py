@@ -62,12 +62,12 @@ class ServerOptions:
     limits: Annotated[
         str | None, typer.Option(metavar="NAME=N,...", help="Limits of one request, as in k=100,seconds=5.")
     ] = None
-    no_judging: Annotated[bool, typer.Option("--no-judging", help="Take no judgements.")] = False
+    no_judging: Annotated[bool, typer.Option("--no-judging", help="Accept no judgements.")] = False
     no_mcp: Annotated[bool, typer.Option("--no-mcp", help="No tools for agents at /mcp.")] = False
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not log requests.")] = False
     log_texts: Annotated[bool | None, typer.Option("--log-texts", help="Also log queries and ids.")] = None
     log_format: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="text, or json: an object a line; default: text.")
+        str | None, typer.Option(metavar="FORMAT", help="text, or json: one object per line; default: text.")
     ] = None
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings in a TOML file.")] = None
 

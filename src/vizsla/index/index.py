@@ -98,17 +98,17 @@ class Index(SearchableCollection):
     ) -> Index:
         """A new, empty index. An existing index is replaced only with `overwrite`.
 
-        `path`: the folder of the index; `:memory:` makes an index in memory, of which nothing is left when it is
-        closed. Other processes that it is pickled for can read it as long as it is open.
-        `model`: BM25 as Lucene computes it for English, if neither a model nor a language is named.
-        `language`: that of the documents, by code or name, as in `de`; several, as in `de,en`, make an index in which
-        each document is analysed in its own, the first where it cannot be told.
-        `memory`: how many bytes adding may take, of all threads; more memory makes fewer, larger segments.
-        `passages`: cut documents into passages, of so many words or as a `Splitter` says; a search finds documents by
+        `path`: the folder of the index; `:memory:` makes an index in memory, which is removed when it is closed. A
+        pickled one can be read in other processes as long as it is open.
+        `model`: by default BM25 with Lucene's English analysis.
+        `language`: that of the documents, by code or name, as in `de`. With several, as in `de,en`, each document is
+        analysed in its own language, or in the first if its language cannot be detected.
+        `memory`: how many bytes adding may take, all threads together; more memory makes fewer, larger segments.
+        `passages`: split documents into passages, of so many words or by a `Splitter`; a search finds documents by
         their best passage.
         `store`: keep the texts that the model reads, to show and export them. Ids and metadata are always kept.
         `vector_index`: how dense vectors are stored and searched, as in `hnsw` or `ivf(nlist=1024)`; see `VectorIndex`.
-        `positions`: store where words stand, so that phrases and words of a field are found fast; see `syntax` in
+        `positions`: store the positions of words, so that phrases and words of a field are found fast; see `syntax` in
         `search_many`. Without them the stored texts are read.
         `device`: where the networks of the model run while the index is open, as in cpu or cuda:1; by default the
         device of the model, or of the process (`vizsla.use_device`). It is not saved.
@@ -370,10 +370,10 @@ class Index(SearchableCollection):
         return self._searcher.snapshot.generation
 
     def is_outdated(self) -> bool:
-        """Whether `refresh` would find something else than what this object sees; this takes microseconds.
+        """Whether `refresh` would find something other than what this object sees; this takes microseconds.
 
-        That is a newer commit, another index in its place, or no index or a damaged one, which `refresh` tells as an
-        error.
+        That is a newer commit, another index in its place, or no index or a damaged one, which `refresh` reports as
+        an error.
         """
         self._check_open()
         return not self._searcher.snapshot.is_newest

@@ -468,7 +468,7 @@ class RemoteIndex(RemoteView, Collection):
 
     @classmethod
     def create(cls, address: str, **options: Unpack[CreationOptions]) -> RemoteIndex:
-        """A new, empty index on a server that was started with `--collections`; if it has keys, an admin key.
+        """A new, empty index on a server that was started with `--collections`; this needs an admin key if it has keys.
 
         `options`: `model`, a name of the server's list; `passages`, `store` and `positions` as in `Index.create`; the
         settings of `configure`; and how the server is reached, as in `RemoteIndex`. An index that was created in the

@@ -198,7 +198,7 @@ def take_over(connection: Connection, name: str, base: str, replaced: str | None
         if version not in (None, version_of(state)):
             raise CollectionError(
                 f"the collection {name!r} was changed while its next generation was made, and would lose the changes; "
-                "all is ready: give --force to let it take its place all the same"
+                "the next generation is complete: give --force to switch to it anyway"
             )
         swap(connection, name, base)
         lock.release(replaced_state(state))

@@ -473,7 +473,7 @@ def _check_passages(searcher: Searcher, page: Page | None, max_tokens: int | Non
             f"{snapshot.path}: the index holds whole documents; build it with passages=200 to search for passages"
         )
     if not snapshot.documents.has_texts and (max_tokens is not None or (page is not None and page.window)):
-        raise UnsupportedError(f"{snapshot.path}: the index keeps no texts, so window and max_tokens have none to give")
+        raise UnsupportedError(f"{snapshot.path}: the index stores no texts, so window and max_tokens cannot be used")
 
 
 def best_within(hits: Hits, max_tokens: int, documents: bool) -> Hits:
