@@ -42,7 +42,20 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # the calls themselves.
 os.fsync = lambda _: None
 
-LONG = ("test_page", "test_mcp", "test_upload", "test_train", "test_adapt", "test_docs", "test_design", "test_hostile")
+LONG = (
+    "test_page",
+    "test_page_looks",
+    "test_page_documents",
+    "test_page_filters",
+    "test_page_models",
+    "test_mcp",
+    "test_upload",
+    "test_train",
+    "test_adapt",
+    "test_docs",
+    "test_design",
+    "test_hostile",
+)
 """Files that take longest."""
 
 
@@ -66,9 +79,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"tests of clusters ran with a stand-in for Qdrant alone: {missed}")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first, so that at the end nobody waits for it."""
-    items.sort(key=lambda item: item.path.stem not in LONG)
+    """What takes longest begins first, so that at the end nobody waits for it; a file starts each server once."""
+    files = {path: place for place, path in enumerate(dict.fromkeys(item.path for item in items))}
+
+    def order(item: pytest.Item) -> tuple[bool, int, str]:
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        return item.path.stem not in LONG, files[item.path], str(parameters.get("qdrant_command"))
+
+    items.sort(key=order)
 
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared"
