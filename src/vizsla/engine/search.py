@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate
+from typing import overload
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from vizsla.engine.weighting import Weightings
 
 _NOT_FINITE = "query weights must be finite numbers"
 SAFELY_POSITIVE, SAFELY_SMALL = 1e-200, 1e200  # outside, 64-bit products could underflow or overflow
+_FEW = 64  # numbers that are looked through faster as a list than as an array
 
 
 def _are_positive(weights: np.ndarray) -> bool:
@@ -46,9 +48,13 @@ def _packed(queries: Sequence[Query]) -> Queries | None:
 
 def _can_be_bounded(queries: Queries) -> bool:
     """Whether bounds work for all of the queries."""
-    weights = queries.weights.tolist()  # a list is looked through faster than a short array; a NaN makes the sum one
-    safe = not weights or (min(weights) >= SAFELY_POSITIVE and sum(weights) <= SAFELY_SMALL)
-    return safe and _longest(queries) <= MAX_TERMS
+    weights = queries.weights
+    if len(weights) <= _FEW:
+        listed = weights.tolist()
+        lowest, total = (min(listed), sum(listed)) if listed else (SAFELY_POSITIVE, 0.0)
+    else:
+        lowest, total = weights.min(), weights.sum()
+    return bool(lowest >= SAFELY_POSITIVE and total <= SAFELY_SMALL) and _longest(queries) <= MAX_TERMS  # NaN fails
 
 
 def _longest(queries: Queries) -> int:
@@ -70,9 +76,51 @@ class TopDocuments:
 _NOTHING = TopDocuments(np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
+@dataclass(slots=True, eq=False)
+class TopLists(Sequence[TopDocuments]):
+    """The top documents of several queries, end to end: those of the i-th lie from bounds[i] to bounds[i + 1].
+
+    A search of many queries makes no object for each of them, since this would need the GIL.
+
+    >>> lists = TopLists.of([TopDocuments(np.array([7, 3]), np.ones(2)), TopDocuments(np.array([9]), np.ones(1))])
+    >>> len(lists), lists.bounds.tolist(), lists[1].numbers.tolist()
+    (2, [0, 2, 3], [9])
+    """
+
+    numbers: np.ndarray
+    scores: np.ndarray
+    bounds: np.ndarray
+    """int64: where those of each query begin, and where the last end."""
+
+    @classmethod
+    def of(cls, found: Sequence[TopDocuments]) -> TopLists:
+        """The top documents of each query end to end, if they are not so already."""
+        if isinstance(found, TopLists):
+            return found
+        bounds = np.array([0, *accumulate(map(len, found))], np.int64)
+        if len(found) == 1:
+            return cls(found[0].numbers, found[0].scores, bounds)
+        numbers, scores = [top.numbers for top in found], [top.scores for top in found]
+        return cls(np.concatenate(numbers), np.concatenate(scores), bounds)
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    @overload
+    def __getitem__(self, at: int) -> TopDocuments: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[TopDocuments]: ...
+    def __getitem__(self, at: int | slice) -> TopDocuments | list[TopDocuments]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(len(self))[at]]
+        i = range(len(self))[at]
+        a, z = self.bounds[i], self.bounds[i + 1]
+        return TopDocuments(self.numbers[a:z], self.scores[a:z])
+
+
 def _search_batch(
     segments: SegmentList, queries: Queries, weightings: Weightings, k: int, masks: Masks, expected: float
-) -> list[TopDocuments]:
+) -> TopLists:
     """The top k of some queries, in this thread."""
     arrays = queries.pointers, queries.terms, queries.spaces, queries.weights
     longest = _longest(queries)
@@ -86,11 +134,11 @@ def _search_batch(
                 raise failure()
     if size == 1:
         count = int(counts[0])
-        return [TopDocuments(segments.numbers_at(places[0, :count]), scores[0, :count])]
+        return TopLists(segments.numbers_at(places[0, :count]), scores[0, :count], np.array([0, count]))
+    bounds = np.zeros(size + 1, np.int64)
+    np.cumsum(counts, out=bounds[1:])
     filled = np.arange(k) < counts[:, np.newaxis]
-    numbers, kept = segments.numbers_at(places[filled]), scores[filled]
-    bounds = [0, *np.cumsum(counts).tolist()]
-    return [TopDocuments(numbers[a:z], kept[a:z]) for a, z in pairwise(bounds)]
+    return TopLists(segments.numbers_at(places[filled]), scores[filled], bounds)
 
 
 def _search_alone(segments: SegmentList, query: Query, weightings: Weightings, k: int, masks: Masks) -> TopDocuments:
@@ -116,7 +164,7 @@ def search_many(
     expected: float = 1.0,
     search_params: VectorIndex | None = None,
     threads: int = 1,
-) -> list[TopDocuments]:
+) -> Sequence[TopDocuments]:
     """The best k documents over all segments for each query, the same as by scoring every document.
 
     The weights of documents are positive, those of queries any finite numbers. Works without the GIL, so that
