@@ -30,10 +30,10 @@ from vizsla.engine.stop_flag import failure
 from vizsla.engine.topk import SortScratch, TopK
 from vizsla.engine.vector_indexes import VectorIndex
 from vizsla.engine.weighting import Weightings
+from vizsla.kernels import njit
 
 _NOT_FINITE = "query weights must be finite numbers"
 SAFELY_POSITIVE, SAFELY_SMALL = 1e-200, 1e200  # outside, 64-bit products could underflow or overflow
-_FEW = 64  # numbers that are looked through faster as a list than as an array
 
 
 def _are_positive(weights: np.ndarray) -> bool:
@@ -46,20 +46,18 @@ def _packed(queries: Sequence[Query]) -> Queries | None:
     return Queries.of([q.row for q in queries]) if queries and all(q.is_plain for q in queries) else None
 
 
-def _can_be_bounded(queries: Queries) -> bool:
-    """Whether bounds work for all of the queries."""
-    weights = queries.weights
-    if len(weights) <= _FEW:
-        listed = weights.tolist()
-        lowest, total = (min(listed), sum(listed)) if listed else (SAFELY_POSITIVE, 0.0)
-    else:
-        lowest, total = weights.min(), weights.sum()
-    return bool(lowest >= SAFELY_POSITIVE and total <= SAFELY_SMALL) and _longest(queries) <= MAX_TERMS  # NaN fails
-
-
-def _longest(queries: Queries) -> int:
-    """How many terms the longest query has."""
-    return len(queries.terms) if len(queries.pointers) == 2 else int(np.diff(queries.pointers).max())
+@njit("const int64[:], const float64[:]")
+def _longest(pointers, weights):
+    """How many terms the longest query has; -1 if bounds do not work for all of the queries."""
+    total = 0.0
+    for weight in weights:
+        if not weight >= SAFELY_POSITIVE:  # or a NaN
+            return -1
+        total += weight
+    longest = 0
+    for i in range(pointers.size - 1):
+        longest = max(longest, pointers[i + 1] - pointers[i])
+    return longest if total <= SAFELY_SMALL and longest <= MAX_TERMS else -1
 
 
 @dataclass(slots=True, eq=False)
@@ -119,11 +117,16 @@ class TopLists(Sequence[TopDocuments]):
 
 
 def _search_batch(
-    segments: SegmentList, queries: Queries, weightings: Weightings, k: int, masks: Masks, expected: float
+    segments: SegmentList,
+    queries: Queries,
+    longest: int,
+    weightings: Weightings,
+    k: int,
+    masks: Masks,
+    expected: float,
 ) -> TopLists:
-    """The top k of some queries, in this thread."""
+    """The top k of some queries, of which the longest has so many terms, in this thread."""
     arrays = queries.pointers, queries.terms, queries.spaces, queries.weights
-    longest = _longest(queries)
     size, stop = len(queries.pointers) - 1, stopping.flag()
     scores, places = np.empty((size, k), np.float32), np.empty((size, k), np.int64)
     counts = np.zeros(size, np.int64)
@@ -136,7 +139,7 @@ def _search_batch(
         count = int(counts[0])
         return TopLists(segments.numbers_at(places[0, :count]), scores[0, :count], np.array([0, count]))
     bounds = np.zeros(size + 1, np.int64)
-    np.cumsum(counts, out=bounds[1:])
+    counts.cumsum(out=bounds[1:])
     filled = np.arange(k) < counts[:, np.newaxis]
     return TopLists(segments.numbers_at(places[filled]), scores[filled], bounds)
 
@@ -180,8 +183,9 @@ def search_many(
     allowed = masks if masks is not None and ordered.is_sorted else ordered.masks(masks)
     k = min(k, ordered.documents)
     plain = queries if isinstance(queries, Queries) else _packed(queries)
-    if plain is not None and k and _can_be_bounded(plain):
-        return _search_batch(ordered, plain, weightings, k, allowed, expected)
+    longest = -1 if plain is None or k == 0 else _longest(plain.pointers, plain.weights)
+    if plain is not None and longest >= 0:
+        return _search_batch(ordered, plain, longest, weightings, k, allowed, expected)
     weights = np.concatenate([q.weights for q in queries]) if queries else np.zeros(0)
     if not np.isfinite(weights).all():
         raise ValueError(_NOT_FINITE)
@@ -202,7 +206,9 @@ def search_many(
         for i, (places, scores) in zip(dense, ranked, strict=True):
             results[i] = TopDocuments(ordered.numbers_at(places), scores)
     if pruned:
-        batch = _search_batch(ordered, Queries.of([queries[i].row for i in pruned]), weightings, k, allowed, expected)
+        rows = Queries.of([queries[i].row for i in pruned])
+        longest = max(len(queries[i].terms) for i in pruned)
+        batch = _search_batch(ordered, rows, longest, weightings, k, allowed, expected)
         for i, top_documents in zip(pruned, batch, strict=True):
             results[i] = top_documents
     return results

@@ -261,7 +261,7 @@ class StoredIds:
         """The ids of some rows one by one, as arrays."""
         if self.runs is None:
             return self.texts.take(rows)
-        joined, ends, _ = _read([(self, 0, rows.astype(np.int64, copy=False))])
+        joined, ends, *_ = _read([(self, 0, rows.astype(np.int64, copy=False))], np.array([0, len(rows)]))
         kept = np.ones(len(joined), np.bool_)
         kept[ends - 1] = False  # the line breaks
         return StoredTexts.packed(joined[kept], np.diff(ends, prepend=0) - 1)
@@ -332,8 +332,8 @@ class IdLists(Sequence[list[str]]):
 
 def id_lists(parts: Sequence[Rows], bounds: np.ndarray) -> IdLists:
     """As `ids_at`, the ids of several rankings: the i-th has the rows from bounds[i] to bounds[i + 1] (int64)."""
-    joined, ends, is_plain = _read(parts)
-    return IdLists(joined, np.append(0, ends)[bounds]) if is_plain else IdLists(_decoded(joined, ends), bounds)
+    joined, ends, cuts, is_plain = _read(parts, bounds)
+    return IdLists(joined, cuts) if is_plain else IdLists(_decoded(joined, ends), bounds)
 
 
 def _decoded(joined: np.ndarray, ends: np.ndarray) -> list[str]:
@@ -345,10 +345,14 @@ def _decoded(joined: np.ndarray, ends: np.ndarray) -> list[str]:
         raise DamagedTextsError from None
 
 
-def _read(parts: Sequence[Rows]) -> tuple[np.ndarray, np.ndarray, bool]:
-    """The ids of rows with a line break after each, where each ends, and whether they are ASCII in one line each."""
+def _read(parts: Sequence[Rows], bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+    """The ids of rows with a line break after each, where each ends, and where those at `bounds` begin.
+
+    Also whether they are ASCII in one line each.
+    """
     count = len(parts[0][2])
     measured, missing, others = np.zeros((3, count), np.int64), count, 0
+    cuts = np.empty(len(bounds), np.int64)
     for ids, first, rows in parts:
         found = _measure(*ids.arrays, first, np.ascontiguousarray(rows), measured)
         if found < 0:
@@ -356,13 +360,13 @@ def _read(parts: Sequence[Rows]) -> tuple[np.ndarray, np.ndarray, bool]:
         missing -= found
     if missing:
         raise DamagedTextsError
-    joined = np.empty(_add_up(measured), np.uint8)
+    joined = np.empty(_add_up(measured, bounds, cuts), np.uint8)
     for ids, first, rows in parts:
         inside = _gather(ids.arrays[0], ids.arrays[-1], first, np.ascontiguousarray(rows), measured, joined)
         if inside < 0:
             raise DamagedTextsError
         others += inside
-    return joined, measured[1], others == 0
+    return joined, measured[1], cuts, others == 0
 
 
 class _Keys:
@@ -573,13 +577,18 @@ def _measure(data, sizes, starts, runs, places, bits, count, first, rows, measur
     return found
 
 
-@njit("int64[:,:]")
-def _add_up(measured):
-    """Replace the sizes of measured ids by their ends (cumulative sums); returns the end of the last one."""
+@njit("int64[:,:], const int64[:], int64[:]")
+def _add_up(measured, bounds, cuts):
+    """Replace the sizes of measured ids by their ends (cumulative sums); returns the end of the last one.
+
+    Into `cuts` goes where the ids at `bounds` begin.
+    """
     total = np.int64(0)
     for x in range(measured.shape[1]):
         total += measured[1, x]
         measured[1, x] = total
+    for i in range(bounds.size):
+        cuts[i] = measured[1, bounds[i] - 1] if bounds[i] else np.int64(0)
     return total
 
 
