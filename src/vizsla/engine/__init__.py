@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vizsla.engine.query import Queries, Query, TokenQuery
     from vizsla.engine.residual_rows import ResidualCodec, ResidualRows, code_bytes, number_dtype
     from vizsla.engine.row_search import rows_with_a_score, rows_with_all, rows_with_any, search_rows
-    from vizsla.engine.search import TopDocuments, search_among, search_many
+    from vizsla.engine.search import TopDocuments, TopLists, search_among, search_many
     from vizsla.engine.segment import (
         PostingRows,
         Segment,
@@ -104,6 +104,7 @@ _HOMES = {
     "TokenQuery": "query",
     "TokenRows": "token_rows",
     "TopDocuments": "search",
+    "TopLists": "search",
     "VectorIndex": "vector_indexes",
     "VectorPostings": "posting_vectors",
     "VectorRows": "vector_rows",
@@ -184,6 +185,7 @@ __all__ = [
     "TokenQuery",
     "TokenRows",
     "TopDocuments",
+    "TopLists",
     "VectorIndex",
     "VectorPostings",
     "VectorRows",

@@ -7,6 +7,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
@@ -32,15 +33,28 @@ class Ranking(Sequence[tuple[str, float]]):
     __slots__ = ("documents", "scores")
 
     def __init__(self, documents: list[str], scores: Sequence[float] | np.ndarray) -> None:
-        values = np.asarray(scores, np.float64)
+        values = _finite(scores)
         if len(values) != len(documents):
             raise ValueError("a ranking needs a score for every document")
-        if not np.isfinite(values).all():
-            raise VizslaError("a ranking has a score that is not a finite number")
         if len(values) > 1 and (values[1:] > values[:-1]).any():
             order = np.argsort(-values, kind="stable")
             documents, values = [documents[i] for i in order.tolist()], values[order]
         self.documents, self.scores = documents, values
+
+    @classmethod
+    def of_many(cls, documents: Iterable[list[str]], scores: np.ndarray, bounds: Sequence[int]) -> list[Ranking]:
+        """The rankings of several queries, each best first: the i-th has the scores from bounds[i] to bounds[i + 1].
+
+        >>> Ranking.of_many([["a", "b"], ["c"]], np.array([2.0, 1.0, 3.0], np.float32), [0, 2, 3])
+        [Ranking([('a', 2.0), ('b', 1.0)]), Ranking([('c', 3.0)])]
+        """
+        values = _finite(scores)
+        rankings = []
+        for ids, (a, z) in zip(documents, pairwise(bounds), strict=True):
+            ranking = cls.__new__(cls)
+            ranking.documents, ranking.scores = ids, values[a:z]
+            rankings.append(ranking)
+        return rankings
 
     @classmethod
     def of_pairs(cls, pairs: Iterable[tuple[str, float]]) -> Ranking:
@@ -102,6 +116,14 @@ class Ranking(Sequence[tuple[str, float]]):
             if scores[i] >= scores[i - 1]:
                 scores[i] = np.nextafter(scores[i - 1], np.float32(-np.inf))
         return Ranking(documents, scores)
+
+
+def _finite(scores: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Scores as an array; those that are no numbers are refused."""
+    values = np.asarray(scores, np.float64)
+    if not np.isfinite(values).all():
+        raise VizslaError("a ranking has a score that is not a finite number")
+    return values
 
 
 class Run(Mapping[str, Ranking]):

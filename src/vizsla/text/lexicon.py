@@ -31,6 +31,7 @@ _NONE = -2  # no character that the next one may be neighbour of
 _SHORT = 7  # characters of a form whose key is the form itself
 _HASH_SEED, _HASH_FACTOR = 0xCBF29CE484222325, 0x100000001B3  # FNV-1a, over code points
 _KEY_FACTOR = 0x9E3779B97F4A7C15
+_NO_FORMS = np.zeros(0, np.int64)
 
 # How a word is cut further, said of each character that begins it or is in it: not at all; into pairs of neighbours;
 # left to Python, since a filter changes its characters; into pieces of three, in scripts without spaces.
@@ -308,9 +309,12 @@ class _Forms:
             tags, places, slots = _doubled(tags), _doubled(places), np.zeros(2 * slots.size, np.int32)
             _fill_new_slots(tags, int(state[_NEW]), slots)
         count = int(state[_NEW])
-        with self._lock:
-            new = self._added(codes, places[:count], tags[:count])
-            pieces, piece_ends, most = self._pieces, self._piece_ends, self._most
+        if count:
+            with self._lock:
+                new = self._added(codes, places[:count], tags[:count])
+                pieces, piece_ends, most = self._pieces, self._piece_ends, self._most
+        else:  # the pieces of all forms were there before the forms
+            new, pieces, piece_ends, most = _NO_FORMS, self._pieces, self._piece_ends, self._most
         numbered = scan.NumberedWords(words[: int(state[_WORDS])], ends, new, pieces, piece_ends, most)
         return numbered, np.flatnonzero(left)
 
