@@ -98,7 +98,7 @@ def test_two_runs_at_once_make_an_environment_once(tmp_path: Path, monkeypatch: 
 def test_what_pages_install_shares_compiled_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     caches: list[str | None] = []
 
-    def make(command: list[str], folder: Path, programs: Path, own: dict[str, str] | None = None) -> str:
+    def make(command: list[str], folder: Path, programs: Path, own: dict[str, str] | None = None) -> str:  # noqa: ARG001
         if "venv" in command:
             Path(command[-1]).mkdir()
         else:
