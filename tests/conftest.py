@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, settings
 
 import browser
 import qdrant_server
+from numbered import records
 from qdrant_server import pytest_generate_tests, server, where  # noqa: F401 (fixtures)
 from small import SMALL_CROSS, documents_of, small_model
 from vizsla import Index, read_documents
 from vizsla.cli import main
-from written import records
 
 # How fast an example is says nothing about it. `make test-slow` takes "thorough".
 for _profile, _examples in (("quick", 20), ("thorough", 200)):
@@ -207,7 +207,7 @@ def folder(made_folder: Path, tmp_path: Path) -> Path:
 def few_documents() -> Iterator[None]:
     """Where collections are small, a filter leaves few documents only if it leaves very few."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vizsla.engine.ann._FEW", 60)
+        patch.setattr("vizsla.engine.vector_indexes.faiss_indexes._FEW", 60)
         yield
 
 
@@ -238,7 +238,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def in_floats(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch computes in 32-bit floats on every processor, so that results can be compared."""
-    monkeypatch.setattr("vizsla.neural.inference.has_fast_bfloat16", lambda _: False)
+    monkeypatch.setattr("vizsla.neural.torch_network.has_fast_bfloat16", lambda _: False)
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import vizsla.index.async_index as async_index
+from numbered import records
 from test_forking import fork
 from vizsla import AsyncCollection, AsyncIndex, Index, VizslaError, stopping
 from vizsla.errors import CollectionError, StoppedError, UncommittedChangesWarning
 from vizsla.index import Added
 from waiting import LIMIT
-from written import records
 
 
 def running(main: Callable[[AsyncIndex], Coroutine[Any, Any, None]]) -> None:

@@ -14,7 +14,8 @@ from conftest import Cli
 from vizsla.datasets import SOURCES, Limits, Source, confined
 from vizsla.datasets.confined import ConfinedReader
 from vizsla.datasets.files import InputFile
-from vizsla.datasets.packages import Refusal, parse_xml
+from vizsla.datasets.source_format import Refusal
+from vizsla.datasets.zip_xml import parse_xml
 from vizsla.errors import InputError
 from waiting import eventually
 

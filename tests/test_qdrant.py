@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from beside import both, differences, documents, queries
 from conftest import Cli
+from qdrant_compared import both, differences, documents, queries
 from qdrant_server import Node, address
 from scattered import Scattered, ScatteredTokens
 from vizsla import BM25, BeirDataset, Filter, Index, Model, VizslaError, evaluate_retriever

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numbered import found, records
 from vizsla import BM25, Index, VizslaError
 from vizsla.errors import CollectionError, UncommittedChangesWarning
 from vizsla.index import verify
-from written import found, records
 
 
 @pytest.mark.parametrize("memory", [1, 1 << 30])

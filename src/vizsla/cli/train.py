@@ -49,7 +49,9 @@ def train(
     ] = None,
     prepared: Annotated[
         Path | None,
-        typer.Option("--prepared", metavar="DIR", help="Begin as this run did, as for another seed; needs no data."),
+        typer.Option(
+            "--prepared", metavar="DIR", help="Reuse the data and first network of this run, as for another seed."
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run; needs no data.")] = False,
     list_settings: Annotated[
@@ -126,7 +128,7 @@ def run_training(
     from vizsla.training import train as run
 
     try:
-        from vizsla.neural.inference import transformers
+        from vizsla.neural.torch_network import transformers
         from vizsla.training import Distributed
 
         transformers().utils.logging.disable_progress_bar()  # saving takes a second
