@@ -65,7 +65,8 @@ class TrainedKind(ABC, Generic[S]):
 
     A run goes through these methods in order: `load_base`, `prepare` (not when it resumes), `open_data`,
     `build_network`, `pretrain` (not when it resumes), the training loop with `objective`, and `write`. A new kind is a
-    subclass in a file of its own that is registered in `TRAINED_KINDS`. Importing it must not import torch.
+    subclass in a file of its own that is registered in `TRAINED_KINDS`. Importing it must not import torch; see
+    `vizsla.neural.lazy_torch`.
     """
 
     settings_class: ClassVar[type]
