@@ -38,6 +38,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENTS = ROOT / ".venv-docs"
+KERNELS = {"VIZSLA_KERNEL_CACHE": str(ENVIRONMENTS / "kernels")}
+"""Compiled kernels are the same in all environments."""
 SOURCES = ("src", "weights", "pyproject.toml", "constraints.txt")
 """What an environment depends on, beside the lines of a page."""
 NOTE = re.compile(r"<!-- (not run|needs|file): (.+) -->")
@@ -151,8 +153,7 @@ class Page:
             "VIZSLA_DATA": str(home / "data"),
         }
         if self.install:
-            own["VIZSLA_KERNEL_CACHE"] = str(ENVIRONMENTS / "kernels")  # they are the same in all environments
-            return execute(command, self.clone, environment(self.installed, self.clone), own)
+            return execute(command, self.clone, environment(self.installed, self.clone), own | KERNELS)
         return execute(command, self.clone, Path(sys.executable).parent, own)
 
 
@@ -176,7 +177,7 @@ def environment(lines: list[str], clone: Path) -> Path:
             without_pip = () if lines else ("--without-pip",)  # which takes seconds to install
             execute([sys.executable, "-m", "venv", *without_pip, str(folder)], clone, programs)
             for line in lines:
-                execute(["bash", "-c", SHELL + line], clone, programs)
+                execute(["bash", "-c", SHELL + line], clone, programs, KERNELS)
             (folder / "ready").write_text("".join(f"{line}\n" for line in lines))
     return programs
 

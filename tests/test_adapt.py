@@ -332,7 +332,7 @@ def test_epochs_need_pairs_that_can_be_counted(cli: Cli, start: Path, judged: Pa
 
 
 def test_an_encoder_is_adapted_with_its_own_pooling(tmp_path: Path) -> None:
-    from encoders import bert_config, made_encoder, save_bert_tokenizer, save_modules
+    from tiny_checkpoints import bert_config, made_encoder, save_bert_tokenizer, save_modules
 
     folder = tmp_path / "encoder"
     made_encoder(bert_config()).save_pretrained(folder)

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from conftest import Cli
-from encoders import SMALL, TEXTS, WORDS, save_bert_tokenizer
-from generators import torch, transformers
 from test_generator_runs import PAIRS, write_dataset
+from tiny_checkpoints import SMALL, TEXTS, WORDS, save_bert_tokenizer, torch, transformers
 from vizsla import Document, VizslaError
 from vizsla.errors import InputError
 from vizsla.models.generator import CheckpointGenerator, Sampling, open_generator

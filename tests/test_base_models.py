@@ -11,8 +11,8 @@ import torch
 import transformers
 
 from conftest import Cli
-from encoders import KINDS, bert_config, made_encoder, save_bert_tokenizer, save_pieces
 from small import VOCABULARY
+from tiny_checkpoints import KINDS, bert_config, made_encoder, save_bert_tokenizer, save_pieces
 from vizsla import Analyzer, parse_model
 from vizsla.errors import InputError
 from vizsla.neural.chunks import packed

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from generators import tiny_causal, tiny_seq2seq
+from tiny_checkpoints import tiny_causal, tiny_seq2seq
 from vizsla.models.generator import CheckpointGenerator, export_generator, open_generator
 from vizsla.neural.beams import BeamStates, beam_search
 from vizsla.neural.torch_generator import open_model, start_token

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from generators import tiny_causal, tiny_seq2seq, torch
+from tiny_checkpoints import tiny_causal, tiny_seq2seq, torch
 from vizsla import BeirDataset, VizslaError
 from vizsla.models.generator import CheckpointGenerator, Sampling
 from vizsla.neural.chunks import packed

@@ -169,7 +169,7 @@ def test_signal1m(given: Given) -> None:
     assert texts == {"13": "Catssleep", "14": "Mice", "11": "A dog  barks"}
     assert queries == {"u1": "Dogs"}
     assert judged == {"test": ["u1\t11\t2", "u1\t99\t1"]}
-    assert done.remarks == ["1 of the judged tweets are not there: tweets that were deleted cannot be had"]
+    assert done.remarks == ["1 of the judged tweets are missing; deleted tweets are not available"]
 
 
 def article(title: str, *questions: str) -> dict[str, Any]:

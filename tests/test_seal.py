@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from generators import tiny_causal, tiny_seq2seq
+from tiny_checkpoints import tiny_causal, tiny_seq2seq
 from vizsla import BM25, Index, Model, VizslaError, parse_model
 from vizsla.engine.suffix_array import BREAK, FIRST, TITLE
 from vizsla.errors import CollectionError, InputError

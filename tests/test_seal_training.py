@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from conftest import Cli
-from generators import tiny_causal, tiny_seq2seq
+from tiny_checkpoints import tiny_causal, tiny_seq2seq
 from vizsla import BeirDataset, Index, VizslaError, parse_model
 from vizsla.engine import CollectionNgrams, SuffixArray
 from vizsla.engine.suffix_array import BREAK, FIRST

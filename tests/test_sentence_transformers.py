@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders import KINDS, TEXTS, made_encoder, save_modules, save_pieces, states, torch
+from tiny_checkpoints import KINDS, TEXTS, made_encoder, save_modules, save_pieces, states, torch
 from vizsla import Dense, Model, VizslaError
 
 pytestmark = pytest.mark.usefixtures("cache")

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from conftest import Cli
-from generators import tiny_seq2seq, torch, transformers
 from test_generation import PASSAGES, _slow
+from tiny_checkpoints import tiny_seq2seq, torch, transformers
 from vizsla import VizslaError
 from vizsla.errors import InputError
 from vizsla.models import generator as generators

@@ -28,7 +28,7 @@ def table() -> str:
     lines = ["| at least | routes |", "|---|---|"]
     for role in ORDER:
         routes = sorted((path, method) for (method, path), needed in roles().items() if needed == role)
-        told = {"none": "no key, ever"}.get(role, f"a `{role}` key")
+        told = {"none": "no key, ever", "admin": "an `admin` key"}.get(role, f"a `{role}` key")
         lines.append(f"| {told} | {', '.join(f'`{method} {path}`' for path, method in routes)} |")
     return "\n".join(lines) + "\n"
 

@@ -17,17 +17,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders import DOCUMENTS, KINDS, WORDS, bert_config, save_bert_tokenizer, save_pieces, transformers
-from sparse_encoders import (
+from tiny_checkpoints import (
+    DOCUMENTS,
+    KINDS,
     NEW,
     OLD,
     TABLE,
     TEXTS,
+    WORDS,
+    bert_config,
     dense_rows,
     expected,
     masked_language,
+    save_bert_tokenizer,
     save_masked_language,
+    save_pieces,
     save_splade,
+    transformers,
 )
 from vizsla import Dense, Index, LearnedSparse, Model, VizslaError, parse_model
 from vizsla.errors import InputError

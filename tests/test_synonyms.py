@@ -66,14 +66,14 @@ def test_lines_are_read_as_solr_reads_them() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("car", "'car' stands alone"),
-        ("car, car", "'car' stands alone"),
-        ("car,, bus", "nothing stands beside a comma"),
-        ("car, bus,", "nothing stands beside a comma"),
-        ("=> bus", "nothing stands before =>"),
-        ("car =>", "nothing stands after =>"),
-        ("a => b => c", "=> stands once in a line"),
-        ("car, bus\\", "a backslash stands before a character"),
+        ("car", "'car' has no synonym in its line"),
+        ("car, car", "'car' has no synonym in its line"),
+        ("car,, bus", "a word is missing beside a comma"),
+        ("car, bus,", "a word is missing beside a comma"),
+        ("=> bus", "there is no word before =>"),
+        ("car =>", "there is no word after =>"),
+        ("a => b => c", "a line can have => only once"),
+        ("car, bus\\", "a backslash needs a character after it"),
     ],
 )
 def test_a_malformed_line_is_named(tmp_path: Path, line: str, said: str) -> None:

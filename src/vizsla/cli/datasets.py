@@ -174,7 +174,7 @@ def _prepare(name: str, files: list[Path], root: Path, *, overwrite: bool) -> Pr
 def mine(
     context: typer.Context,
     questions: Annotated[str, typer.Argument(metavar="QUESTIONS", help="A data set of questions with answers.")],
-    index: Annotated[str, options.index_option("The passages: an index with BM25, or what else ranks them.")],
+    index: Annotated[str, options.index_option("The index of the passages; its model ranks them.")],
     output: Annotated[Path, options.output("The folder of the new data set.")],
     splits: Annotated[
         list[str] | None, typer.Option("--split", metavar="SPLIT", help="Its splits; default: train and dev.")

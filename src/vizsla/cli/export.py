@@ -32,7 +32,7 @@ def export(
             "--format",
             metavar="FORMAT",
             help="jsonl, arrays (numpy: dense and token vectors), ciff (Common Index File Format), "
-            "anserini (JsonVectorCollection of whole weights), elasticsearch or opensearch (bulk files).",
+            "anserini (JsonVectorCollection of integer weights), elasticsearch or opensearch (bulk files).",
         ),
     ] = "jsonl",
     quantise: Annotated[

@@ -110,13 +110,13 @@ def revert(
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="As in qdrant://host:6333,host2:6333/my.")],
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="NAME", help="Another one that is kept, as in my@3."),
+        typer.Option("--to", metavar="NAME", help="Another collection that was kept, as in my@3."),
     ] = None,
 ) -> None:
     """Undo an upload: go back to the collection before it.
 
-    Or to the one before the last reweighing. Searches go on, and see it within a second. What was added since is in the
-    collection that is left, which is kept: vizsla qdrant revert --to goes forward again.
+    It also undoes a reweighing. Searches continue and see the change within a second. Documents that were added since
+    stay in the other collection, which is kept: vizsla qdrant revert --to goes forward again.
     """
     console.need("qdrant_client", "qdrant")
     from vizsla.backends.qdrant.generations import revert as go_back

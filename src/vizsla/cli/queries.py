@@ -49,7 +49,7 @@ def generate(
     max_tokens: Annotated[
         int | None, typer.Option("--max-tokens", metavar="N", help="The longest query in tokens; default: 64.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the random numbers.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random numbers.")] = 0,
     batch: Annotated[
         int, typer.Option("--batch", metavar="N", help="How many documents are processed and written at once.")
     ] = 64,
@@ -264,12 +264,12 @@ def draw(
         int, typer.Option("--max-queries", metavar="N", help="Queries of each style, at random; 0 for all.")
     ] = 0,
     left_out: Annotated[
-        float, typer.Option("--left-out", metavar="SHARE", help="Words that sentences lose, at most.")
+        float, typer.Option("--left-out", metavar="SHARE", help="Share of its words that a sentence loses, at most.")
     ] = 0.6,
     remove: Annotated[
-        float, typer.Option("--remove", metavar="SHARE", help="Sentences and titles taken out of their documents.")
+        float, typer.Option("--remove", metavar="SHARE", help="Share of sentences and titles removed from documents.")
     ] = 0.9,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the random numbers.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random numbers.")] = 0,
     reading: options.SourceOptions,
     splitting: options.PassageOptions,
     as_json: options.Json = False,

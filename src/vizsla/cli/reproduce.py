@@ -38,7 +38,7 @@ def reproduce(
     yes: Annotated[bool, typer.Option("--yes", help="Fetch missing data sets without asking.")] = False,
     train: Annotated[bool, typer.Option("--train", help="Train missing models by the recipes of the paper.")] = False,
     scale: Annotated[
-        str, typer.Option("--scale", metavar="SCALE", help="full, or tiny: a small made collection, tiny networks.")
+        str, typer.Option("--scale", metavar="SCALE", help="full, or tiny: a generated collection, tiny networks.")
     ] = "full",
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table in Markdown.")] = False,
     as_json: options.Json = False,
@@ -232,6 +232,6 @@ def _show(result: dict[str, Any]) -> None:
         columns = ("row", "column", "ours", "paper", "difference")
         console.show_table(columns, rows, right=("ours", "paper", "difference"))
     if result["scale"] == "tiny":
-        console.remark("Tiny: a small made collection and tiny networks; not to be compared with the paper.")
+        console.remark("Tiny: a small generated collection and tiny networks; do not compare with the paper.")
     if without:
         console.remark(f"{console.count(without, 'cell')} without a figure of ours; the page says why for each")

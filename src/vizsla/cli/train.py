@@ -49,7 +49,9 @@ def train(
     ] = None,
     prepared: Annotated[
         Path | None,
-        typer.Option("--prepared", metavar="DIR", help="Begin as this run did, as for another seed; needs no data."),
+        typer.Option(
+            "--prepared", metavar="DIR", help="Reuse the data and first network of this run, as for another seed."
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run; needs no data.")] = False,
     list_settings: Annotated[

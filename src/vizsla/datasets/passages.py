@@ -112,7 +112,7 @@ class Splitter:
     def read(self, document: Document, passages: Sequence[Document]) -> Iterator[Document]:
         """The passages of a document as models read them.
 
-        The title has the headings above the passage behind it, and the first passage has a field `document_text`: title
+        The title is followed by the headings above the passage. The first passage has a field `document_text`: title
         and text of the whole document.
 
         >>> text, headings = "Care It needs to run. Every day.", [[0, 1, "Care"]]

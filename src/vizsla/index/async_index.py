@@ -98,15 +98,15 @@ class AsyncIndexView(AsyncCollectionView):
 
 
 class AsyncIndex(AsyncCollection):
-    """An index whose methods are coroutines: `Index` for the tasks of an event loop, which goes on meanwhile.
+    """An index whose methods are coroutines: `Index` for the tasks of an event loop, which they do not block.
 
         async with AsyncIndex("my.index", refresh_every=1.0) as index:
             hits = await index.search("barking dogs")
 
     The arguments are those of `Index.open`, and the methods those of `Collection`. They run in threads, and several
-    searches at a time. A search whose task is cancelled, as by `asyncio.timeout`, is stopped. A change goes on to its
-    end; only an `add` that waits for an asynchronous iterable stops, and adds nothing. Pickled, it is what it was: not
-    open yet, or open, as an `Index` is.
+    searches at a time. A search whose task is cancelled, as by `asyncio.timeout`, is stopped. A change is
+    completed; only an `add` that waits for an asynchronous iterable stops, and adds nothing. Where it is unpickled, it
+    is opened again if it was open, as an `Index` is.
     """
 
     def __init__(

@@ -10,8 +10,8 @@ from vizsla.datasets import RawLines
 from vizsla.errors import VizslaError
 from vizsla.index.search.facets import Facets
 from vizsla.index.search.plan import ModelFreeOptions, SearchKeywords, SearchSettings
-from vizsla.index.search.statistics import TermStatistics
 from vizsla.index.search.suggestions import Suggestion
+from vizsla.index.search.term_statistics import TermStatistics
 from vizsla.index.writing.transaction import Added, Updated
 from vizsla.models import Model
 from vizsla.runs import Document, Explanation, FilterLike, Hits, PageOptions, Retriever, Run
@@ -148,19 +148,19 @@ class Collection(CollectionView):
         `threads`: of an index on this machine; as many as there are processors by default.
         `documents`: without them a hit's document has an id and nothing else, which is faster.
         `syntax`: `lucene` reads queries as Lucene's query language, as in `+dogs "big cats"~2 -title:fish`. `typing`
-        reads plain words of which the last may be half typed.
-        `language`: of a collection of documents in several languages, the one that a query is analysed in, as in `de`,
-        or several, as in `de,en`; only documents in them are found, but for those that a part of the model finds which
-        is for no language. By default a query is analysed in every language.
-        `typos`: `suggest` says in `did_you_mean` of the hits what may be meant by words that the collection does not
-        have. `on` searches for that, and says so in `corrected` of the hits. By default nothing is corrected.
-        `total`: count all results exactly: `total` of the hits says how many there are on all pages together, those
-        that `count` counts, less what `collapse` and `min_score` leave out. To a dense model every document with a
-        vector is a result. Without it `total` is None, or known because the search has found all results anyway.
+        is for a search while somebody types: the last word stands for all terms that begin with it.
+        `language`: in a collection of several languages, that of the queries, as in `de`, or several, as in `de,en`.
+        Only documents in these languages are found, and what parts of the model find that belong to no language, such
+        as dense vectors. By default a query is analysed in every language.
+        `typos`: if no document has a word of the query, `suggest` gives a corrected query in `did_you_mean` of the
+        hits, and `on` searches for it and gives it in `corrected`. By default nothing is corrected.
+        `total`: count all results exactly: `total` of the hits is their number on all pages together, as `count` gives
+        it, without those that `collapse` and `min_score` leave out. To a dense model every document with a vector is a
+        result. By default `total` is None, unless the search finds all results anyway.
         `timeout`: after so many seconds the search is stopped, and `StoppedError` is raised.
         `offset`: how many of the first results are left out. `min_score`: only results with this score or a higher one.
         `sort`: a field to sort all results by: `year` ascending, `-year` descending.
-        `collapse`: a field of which each value comes once, with its best result.
+        `collapse`: a field; of the results with the same value only the best is kept.
         `passages`: in an index of passages, how many of a document there may be among the k hits; by default the best.
         `window`: show so many passages before and after each as one text, or the whole `document`; what a better hit
         shows is not shown again.

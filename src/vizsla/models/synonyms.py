@@ -282,7 +282,7 @@ def parse_synonyms(lines: Iterable[str], file: str | None = None) -> tuple[Rule,
     >>> parse_synonyms(["car, automobile", "car => "], "my.txt")
     Traceback (most recent call last):
     ...
-    vizsla.errors.InputError: my.txt:2: nothing stands after =>; write a line as in: car, automobile or: teh => the
+    vizsla.errors.InputError: my.txt:2: there is no word after =>; write a line as in: car, automobile or: teh => the
     """
     rules = []
     for number, line in enumerate(lines, 1):
@@ -304,7 +304,7 @@ def _rule(line: str) -> Rule:
         sign = line[at]
         if sign == "\\":
             if at + 1 == len(line):
-                raise ValueError("a backslash stands before a character, and there is none")
+                raise ValueError("a backslash needs a character after it")
             sides[-1][-1] += line[at + 1]
             at += 2
         elif line.startswith("=>", at):
@@ -317,15 +317,15 @@ def _rule(line: str) -> Rule:
                 sides[-1][-1] += sign
             at += 1
     if len(sides) > 2:
-        raise ValueError("=> stands once in a line")
+        raise ValueError("a line can have => only once")
     read = [tuple(dict.fromkeys(text.strip() for text in side)) for side in sides]
     for side, place in zip(read, ("before", "after"), strict=False):
         if side == ("",):
-            raise ValueError(f"nothing stands {place} =>")
+            raise ValueError(f"there is no word {place} =>")
         if "" in side:
-            raise ValueError("nothing stands beside a comma")
+            raise ValueError("a word is missing beside a comma")
     if len(sides) == 1 and len(read[0]) == 1:
-        raise ValueError(f"{short(read[0][0])} stands alone and has no synonym")
+        raise ValueError(f"{short(read[0][0])} has no synonym in its line")
     return Rule(read[0], read[-1])
 
 

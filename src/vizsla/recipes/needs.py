@@ -103,7 +103,7 @@ def _kind(name: str) -> str:
 
 WORDS, WEIGHTS, VECTORS = 130, 1_000, 3_080
 _BYTES = {"sparta": 12_040, "colbert": 30_500, "coil": 9_500, "minilm": VECTORS // 2}
-"""What an index stores of a passage of 100 words: table 3 of BEIR in docs/performance.md; COIL is estimated."""
+"""What an index stores of a passage of 100 words: table 3 of BEIR in docs/papers.md; COIL is estimated."""
 _WEIGHTED = ("bm26", "bm26e", "splade", "unicoil", "vizsla-splade")
 _LEXICAL = ("bm25", "doct5query", "deepct", "sketch")
 

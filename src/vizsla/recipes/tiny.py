@@ -1,4 +1,4 @@
-"""A paper's table on a small made collection with tiny networks: every step of the way, in seconds.
+"""A paper's table on a small generated collection with tiny networks: every step of the way, in seconds.
 
 The figures say nothing about a system; they show that data, training, search, evaluation and page work together. What
 is made here depends on names and seeds alone.

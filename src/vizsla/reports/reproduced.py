@@ -12,8 +12,8 @@ from vizsla.reports.formats import escape_html, escape_markdown
 from vizsla.reports.page import html_page
 
 _TINY = (
-    "This is a run on a small made collection with tiny networks. It shows that every step works; its figures cannot "
-    "be compared with the paper's, which are left out."
+    "This is a run on a small generated collection with tiny networks. It shows that every step works; its figures "
+    "cannot be compared with the paper's, which are left out."
 )
 _MARKS = {"+": "▲", "-": "▼", "": ""}
 

@@ -391,6 +391,7 @@ def _call(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Concatenat
     def method(self: _Answered, /, *arguments: P.args, **options: P.kwargs) -> T:
         return self._connection.run(call(self._calls, *arguments, **options))
 
+    method.__doc__ = call.__doc__ or inspect.getdoc(getattr(Collection, call.__name__))
     return _with_result(method, call)
 
 
@@ -467,7 +468,7 @@ class RemoteIndex(RemoteView, Collection):
 
     @classmethod
     def create(cls, address: str, **options: Unpack[CreationOptions]) -> RemoteIndex:
-        """A new, empty index on a server that was started with `--collections`; if it has keys, an admin key.
+        """A new, empty index on a server that was started with `--collections`; this needs an admin key if it has keys.
 
         `options`: `model`, a name of the server's list; `passages`, `store` and `positions` as in `Index.create`; the
         settings of `configure`; and how the server is reached, as in `RemoteIndex`. An index that was created in the

@@ -175,7 +175,7 @@ class CollectionsFolder:
                 raise RequestError(f"there is a collection {name} already, which was created in another way", 409)
             if len(self.names()) >= self.quotas.collections:
                 most = self.quotas.collections
-                raise RequestError(f"there may be {most:,} collections here, and there are; delete one first", 507)
+                raise RequestError(f"there are already {most:,} collections, the most allowed; delete one first", 507)
             self._sweep()
             try:
                 self._build(target, making, settings)

@@ -19,10 +19,10 @@ from qdrant_client import QdrantClient, models
 import vizsla
 from vizsla.backends.qdrant import layout
 from vizsla.backends.qdrant.connection import Address, Connection, ExistingCollectionError, check_name
-from vizsla.backends.qdrant.files import DescribedModel, store_files
 from vizsla.backends.qdrant.filling import FillingRecord, read_record, write_record
 from vizsla.backends.qdrant.layout import STATE_ID, drop_collections, files_of, terms_of
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
+from vizsla.backends.qdrant.model_files import DescribedModel, store_files
 from vizsla.backends.qdrant.state import (
     BUILDING,
     READY,
@@ -198,7 +198,7 @@ def take_over(connection: Connection, name: str, base: str, replaced: str | None
         if version not in (None, version_of(state)):
             raise CollectionError(
                 f"the collection {name!r} was changed while its next generation was made, and would lose the changes; "
-                "all is ready: give --force to let it take its place all the same"
+                "the next generation is complete: give --force to switch to it anyway"
             )
         swap(connection, name, base)
         lock.release(replaced_state(state))

@@ -141,7 +141,7 @@ def read_state(connection: Connection, name: str) -> CollectionState:
             ) from None
         raise MissingCollectionError(f"there is no collection {name!r} at {connection}; fill one first") from None
     if not found or found[0].payload is None:
-        raise CollectionError(f"{where} was not made by Vizsla, or its making was stopped at once; build it again")
+        raise CollectionError(f"{where} was not made by Vizsla, or creating it was interrupted; build it again")
     payload = found[0].payload
     if payload.get("format") != FORMAT:
         raise CollectionError(

@@ -60,7 +60,7 @@ def prepare_signal1m(given: GivenFiles, to: DatasetWriter) -> None:
     for query, document, grade in judgements:
         to.judgement("test", query, document, grade)
     if wanted:
-        to.remark(f"{len(wanted):,} of the judged tweets are not there: tweets that were deleted cannot be had")
+        to.remark(f"{len(wanted):,} of the judged tweets are missing; deleted tweets are not available")
 
 
 def _tweets(file: GivenFile) -> Iterator[tuple[str, str]]:
