@@ -74,10 +74,6 @@ class DensePairSource(PairSource, Protocol):
     def max_document_length(self) -> int:
         """Tokens of a document."""
 
-    @property
-    def separator(self) -> str:
-        """What is between the fields of a document."""
-
 
 class DenseKindSettings(KindSettings, Protocol):
     """What the settings of all kinds of dense models have."""
