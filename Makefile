@@ -270,6 +270,7 @@ $(PEERS_READY): bench/peers/requirements.txt bench/peers/constraints.txt
 	@$(PEERS)/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation pyserini==2.4.0
 ifeq ($(shell uname -sm),Linux x86_64)
 	@$(PEERS)/bin/pip download -q --disable-pip-version-check --no-deps --only-binary :all: --python-version 3.8 \
+		--ignore-requires-python \
 		--platform manylinux2014_x86_64 -d $(PEERS)/wheels retrievalx==0.1.4
 	@$(PEERS)/bin/python -m zipfile -e $(PEERS)/wheels/retrievalx-*.whl $(PEERS)/lib/python3.*/site-packages
 	@cd $(PEERS)/lib/python3.*/site-packages/retrievalx && mv _native.cpython-38-*.so _native.abi3.so

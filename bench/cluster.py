@@ -26,7 +26,7 @@ from qdrant_client import models
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from beside import differences
+from qdrant_compared import differences
 from qdrant_server import address, nodes, program
 from vizsla.backends.qdrant import layout, searching
 from vizsla.backends.qdrant.connection import Json, query_batch

@@ -38,9 +38,9 @@ from vizsla.neural.chunks import packed
 from vizsla.neural.encoder import encoder_of
 from vizsla.neural.heads.dense import Pooled
 from vizsla.neural.heads.unicoil import UniCoil
-from vizsla.neural.inference import has_fast_bfloat16
-from vizsla.neural.onnx_export import write_network
-from vizsla.neural.session import OnnxNetwork
+from vizsla.neural.network import write_network
+from vizsla.neural.onnx_network import OnnxNetwork
+from vizsla.neural.torch_network import has_fast_bfloat16
 
 LONGEST = 256
 DIMENSIONS = 384

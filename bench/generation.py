@@ -24,7 +24,7 @@ import numpy as np
 from vizsla.datasets import read_documents
 from vizsla.models import field_text
 from vizsla.models.generator import CheckpointGenerator, Sampling, open_generator
-from vizsla.neural.seq2seq_onnx import OnnxGenerator
+from vizsla.neural.onnx_generator import OnnxGenerator
 
 REPEATS = 2  # the faster run counts
 

@@ -38,8 +38,7 @@ from typing import Any
 
 import numpy as np
 
-from late_interaction_report import TARGETS, fastest, markdown
-from token_systems import SYSTEMS, Vectors, exact_top
+from late_interaction_systems import SYSTEMS, Vectors, exact_top
 from vizsla.engine import processors
 
 KS = (10, 100)
@@ -49,6 +48,7 @@ LATENCY_SECONDS = 10.0  # for one setting; 10 queries at least
 STALE = 5  # settings without a higher recall, after which a sweep ends
 WORTH = 0.9  # recall at k = 10 from which on a setting is tried at k = 100
 DEFAULT = ["ours 8", "fast-plaid 8", "fast-plaid 8 rescored", "warp 4 rescored", "ours 16", "ours 4", "warp 4"]
+TARGETS = (0.95, 0.99)  # of recall
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -265,6 +265,74 @@ def arguments() -> argparse.Namespace:
     if not options.step and ((options.vectors is None) == (options.make is None) or options.output is None):
         parser.error("give a file or folder of vectors, or --make N; and a folder for the results by --output")
     return options
+
+
+# ----------------------------------------------------------------------------------------------------------- the report
+def fastest(rows: Sequence[dict[str, Any]], k: int, target: float) -> list[dict[str, Any]]:
+    """The settings that reach a recall at k, those with the most queries a second first."""
+    reached = [row for row in rows if row["k"] == k and row["recall"] >= target]
+    return sorted(reached, key=lambda row: -row["queries_per_second"])
+
+
+def best_at(system: dict[str, Any], k: int, target: float) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """The setting with the lowest latency of those that reach a recall: its rows of the sweep and of the latencies."""
+    reached = {row["setting"]: row for row in fastest(system["sweep"], k, target)}
+    timed = [row for row in system["latency"] if row["k"] == k and row["setting"] in reached]
+    if not timed:
+        return None
+    best = min(timed, key=lambda row: row["ms"])
+    return reached[best["setting"]], best
+
+
+def markdown(everything: dict[str, Any]) -> str:
+    """All tables."""
+    about, systems = everything["about"], everything["systems"]
+    words = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
+    lines = [
+        f"{about['documents']:,} documents, {about['tokens']:,} tokens of {about['width']} numbers.",
+        f"{about['queries']} queries, {about['processors']} processors; {words}.",
+        "",
+        *everything["notes"],
+        "",
+        "| system | MB | bytes a token | build s | on |",
+        "|---|---|---|---|---|",
+    ]
+    for name, system in systems.items():
+        size = f"{system['bytes'] / 1e6:,.0f} | {system['bytes_per_token']:.0f}"
+        lines.append(f"| {name} | {size} | {system['seconds']:,.1f} | {system['device']} |")
+    for k in (10, 100):
+        for target in TARGETS:
+            lines += ["", *_compared(systems, k, target)]
+    for name, system in systems.items():
+        lines += ["", f"{name}, all settings, all processors:", ""]
+        lines += ["| k | setting | recall of the top 10 | of the top k | queries/s |", "|---|---|---|---|---|"]
+        for row in system["sweep"]:
+            recalls = f"{row['recall']:.3f} | {row['recall_at_k']:.3f}"
+            lines.append(f"| {row['k']} | {row['setting']} | {recalls} | {row['queries_per_second']:,.1f} |")
+    return "\n".join(lines) + "\n"
+
+
+def _compared(systems: dict[str, dict[str, Any]], k: int, target: float) -> list[str]:
+    """The fastest setting of each system that reaches a recall, beside the fastest peer's."""
+    found = {name: best_at(system, k, target) for name, system in systems.items()}
+    peers = [rows for name, rows in found.items() if rows is not None and not name.startswith("ours")]
+    ms = min((timed["ms"] for _, timed in peers), default=None)
+    most = max((swept["queries_per_second"] for swept, _ in peers), default=None)
+    columns = (
+        "setting | recall | median ms, one processor | p95 | of the fastest peer's | queries/s, all | times the peer's"
+    )
+    lines = [f"k = {k}, recall of the exact top 10 of at least {target:.2f}:", ""]
+    lines += [f"| system | {columns} |", "|---|---|---|---|---|---|---|---|"]
+    for name, rows in found.items():
+        if rows is None:
+            lines.append(f"| {name} | not reached by a setting that was measured |" + " |" * 6)
+            continue
+        swept, timed = rows
+        ratio = "" if ms is None else f"{timed['ms'] / ms:.2f}"
+        speed = "" if most is None else f"{swept['queries_per_second'] / most:.2f}"
+        figures = f"{swept['recall']:.3f} | {timed['ms']:.1f} | {timed['p95']:.1f} | {ratio}"
+        lines.append(f"| {name} | {swept['setting']} | {figures} | {swept['queries_per_second']:,.1f} | {speed} |")
+    return lines
 
 
 def main() -> None:

@@ -33,10 +33,10 @@ from vizsla.engine import (
     VectorIndex,
     Weighting,
     Weightings,
+    build_ann_index,
     convert_rows,
     search_many,
 )
-from vizsla.engine.ann import build_ann_index
 from vizsla.index.storage.arrays import HashedFile
 
 K = 10

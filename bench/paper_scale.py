@@ -126,7 +126,7 @@ def run(step: str, data: Path, output: Path) -> None:
         return
     from vizsla.datasets import BeirDataset
     from vizsla.training import Trainer, TrainingInputs, load_training_recipe
-    from vizsla.training.prepare.judged import dev_set
+    from vizsla.training.sources.dev_set import dev_set
 
     network = tiny_network(data.parent / "tiny-bert")
     changes = [f"network.base_model={network}", "training.steps=3", "training.batch_size=16"]

@@ -18,7 +18,7 @@ from pathlib import Path
 from vizsla.datasets import read_documents
 from vizsla.models import parse_model
 from vizsla.training import TokenCorpus, Trainer, load_training_recipe
-from vizsla.training.prepare.distillation import distillation_data
+from vizsla.training.kinds.spar import imitation_data
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
     kind = load_training_recipe("lambda").with_changes([f"training.steps={told.steps}", *changes]).make()
     settings, base = kind.settings, kind.load_base()
     documents = list(islice(read_documents(told.corpus), told.passages))
-    ranked, dev = distillation_data(documents, parse_model(settings.data.teacher), base.analyzer, settings.data)
+    ranked, dev = imitation_data(documents, parse_model(settings.data.teacher), base.analyzer, settings.data)
     lengths = {name: getattr(settings.data, name) for name in ("max_query_length", "max_document_length")}
     drawn = {name: getattr(settings.data, name) for name in ("negatives_per_query", "positive_decay")}
     ranked = replace(ranked, **lengths, **drawn)

@@ -36,7 +36,7 @@ def prepare(folder: Path, corpus: Path, questions: list[Path], encoder: Path) ->
     from vizsla.engine.projection import term_keys
     from vizsla.models import BM25, count_statistics, field_text
     from vizsla.text import Analyzer
-    from vizsla.training.prepare.texts import TextPacker
+    from vizsla.training.sources.token_corpus import TextPacker
 
     folder.mkdir(parents=True, exist_ok=True)
     bm25 = BM25()
@@ -121,7 +121,7 @@ class Device:
 
         from vizsla.neural.chunks import packed
         from vizsla.training import TokenCorpus
-        from vizsla.training.arrays.token_corpus import with_special_tokens
+        from vizsla.training.sources.token_corpus import with_special_tokens
 
         texts = TokenCorpus(np.load(self.folder / f"{name}.npy"), np.load(self.folder / f"{name}_starts.npy"))
         out = torch.empty(len(texts), self.network.width, dtype=torch.float16, device=self.device)

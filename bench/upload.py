@@ -23,9 +23,8 @@ from vizsla.backends.qdrant import layout
 from vizsla.backends.qdrant.connection import MAX_POINTS, Address, Connection
 from vizsla.backends.qdrant.filling import Pieces
 from vizsla.backends.qdrant.generations import find_generations
-from vizsla.backends.qdrant.upload import UploadOptions, upload_parts
+from vizsla.backends.qdrant.upload import UploadOptions, count_parts, upload_parts
 from vizsla.index import PartSet
-from vizsla.index.parts.part_set import count_parts
 from vizsla.models import Model
 
 

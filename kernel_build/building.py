@@ -10,6 +10,7 @@ import gc
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -152,9 +153,7 @@ class Plan:
             return [*cross, "-fPIC", "-s", "-lm"]
         if self.target.system == "macos":
             return [*cross, "-fPIC", "-Wl,-undefined,dynamic_lookup"]
-        from kernel_build.windows import import_library
-
-        return [*cross, "-s", str(import_library(folder))]
+        return [*cross, "-s", str(_import_library(folder))]
 
     def _table(self, jobs: list[Job]) -> tuple[list[Path], str]:
         """All objects, and the C source of the table of kernels."""
@@ -285,3 +284,19 @@ def _named_tuples() -> dict[str, Any]:
         name: value for module in modules for name, value in vars(module).items()
         if isinstance(value, type) and hasattr(value, "_fields")
     }  # fmt: skip
+
+
+def _import_library(folder: Path) -> Path:
+    """Make the import library of python3.dll that Windows builds are linked with: the names that module.c declares."""
+    source = Path(__file__).with_name("module.c").read_text()
+    names = []
+    for declaration in re.findall(r"^extern API (.*);$", source, re.MULTILINE):
+        if "(" in declaration:
+            names.append(re.findall(r"(\w+)\(", declaration)[0])
+        else:
+            names += [f"{name} DATA" for name in re.findall(r"\*?(Py\w+)(?=,|$)", declaration)]
+    definition, made = folder / "python3.def", folder / "python3.lib"
+    definition.write_text("LIBRARY python3.dll\nEXPORTS\n" + "".join(f"    {name}\n" for name in names))
+    command = [sys.executable, "-m", "ziglang", "dlltool", "-m", "i386:x86-64", "-d", str(definition), "-l", str(made)]
+    subprocess.run(command, check=True, capture_output=True)
+    return made

@@ -115,24 +115,58 @@ class Complaints:
         dialog.dismiss()
 
 
+_USUAL: dict[str, Any] = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}
+
+
+@dataclass(frozen=True)
+class Window:
+    """A page in a window of its own, and what it complains about, which fails the test."""
+
+    page: Page
+    complaints: Complaints
+
+    @contextmanager
+    def lent(self) -> Iterator[Page]:
+        """The page for one test of several; afterwards it is blank again, and nothing is stored."""
+        yield self.page
+        self.page.unroute_all(behavior="ignoreErrors")
+        for other in self.page.context.pages:
+            if other != self.page:
+                other.close()
+        self.page.goto("about:blank")
+        self.page.context.set_storage_state({})
+        self.page.set_viewport_size(_USUAL["viewport"])
+        self.page.emulate_media(color_scheme="light")
+        self.page.mouse.move(0, 0)
+        self.check()
+
+    def check(self) -> None:
+        seen, self.complaints.seen[:] = list(self.complaints.seen), []
+        assert seen == []
+
+
+@contextmanager
+def window(browser: Browser, url: str, **options: Any) -> Iterator[Window]:
+    context = browser.new_context(base_url=url, **{**_USUAL, **options})
+    context.set_default_timeout(1000 * LIMIT)  # the first answer on a new machine waits for kernels
+    try:
+        found = Window(context.new_page(), Complaints())
+        found.complaints.watch(found.page)
+        yield found
+    finally:
+        context.close()
+
+
 @contextmanager
 def opened(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
     """A page in a window of its own. Whatever it complains about fails the test."""
-    complaints = Complaints()
-    usual = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}
-    context = browser.new_context(base_url=url, **{**usual, **options})
-    context.set_default_timeout(1000 * LIMIT)  # the first answer on a new machine waits for kernels
-    try:
-        page = context.new_page()
-        complaints.watch(page)
+    with window(browser, url, **options) as own:
         try:
-            yield page
+            yield own.page
         except Exception as e:
-            e.add_note(f"The page complained: {complaints.seen}")
+            e.add_note(f"The page complained: {own.complaints.seen}")
             raise
-        assert complaints.seen == []
-    finally:
-        context.close()
+        own.check()
 
 
 def wait_for_frames(page: Page) -> None:

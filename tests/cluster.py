@@ -26,7 +26,7 @@ from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 import qdrant_server
-from beside import WORDS, differences, documents, queries
+from qdrant_compared import WORDS, differences, documents, queries
 from qdrant_server import Node, address, nodes
 from scattered import Scattered, ScatteredTokens
 from vizsla import BM25, BeirDataset, Document, Index, VizslaError, evaluate_retriever, parse_model

@@ -24,9 +24,8 @@ from typing import Any
 
 from qdrant_client import QdrantClient
 
-from beside import differences
+from qdrant_compared import WORDS, contents, differences, documents, encode
 from qdrant_server import Node, address, nodes
-from uploaded import WORDS, contents, encode, records
 from vizsla import Index
 from vizsla import open as open_location
 from vizsla.backends.qdrant import QdrantIndex, lock
@@ -52,7 +51,6 @@ if sys.argv[1] == "reweigh":
 else:
     upload_parts(sys.argv[3], sys.argv[2], options=UploadOptions(shards=3, replicas=2))
 """
-WHAT = ["upload", "reweigh", "node"]
 OPTIONS = UploadOptions(shards=3, replicas=2)
 QUERIES = {f"q{i}": " ".join(random.Random(i).choices(WORDS, k=4)) for i in range(10)}
 
@@ -79,7 +77,7 @@ class Cluster:
 
     def __init__(self, folder: Path, servers: list[Node], rng: random.Random) -> None:
         self.folder, self.servers, self.rng = folder, servers, rng
-        self.first, self.second = records(150, seed=1), records(400, seed=2)
+        self.first, self.second = documents(150, seed=1), documents(400, seed=2)
         self.parts = encode(self.second, folder / "parts", "bm25", batch=10)
         self.old_parts = encode(self.first, folder / "old", "bm25", batch=50)
         self.local = Index.create(folder / "i")

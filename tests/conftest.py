@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, settings
 
 import browser
 import qdrant_server
+from numbered import records
 from qdrant_server import pytest_generate_tests, server, where  # noqa: F401 (fixtures)
 from small import SMALL_CROSS, documents_of, small_model
 from vizsla import Index, read_documents
 from vizsla.cli import main
-from written import records
 
 # How fast an example is says nothing about it. `make test-slow` takes "thorough".
 for _profile, _examples in (("quick", 20), ("thorough", 200)):
@@ -42,7 +42,20 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # the calls themselves.
 os.fsync = lambda _: None
 
-LONG = ("test_page", "test_mcp", "test_upload", "test_train", "test_adapt", "test_docs", "test_design", "test_hostile")
+LONG = (
+    "test_page",
+    "test_page_looks",
+    "test_page_documents",
+    "test_page_filters",
+    "test_page_models",
+    "test_mcp",
+    "test_upload",
+    "test_train",
+    "test_adapt",
+    "test_docs",
+    "test_design",
+    "test_hostile",
+)
 """Files that take longest."""
 
 
@@ -66,9 +79,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"tests of clusters ran with a stand-in for Qdrant alone: {missed}")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first, so that at the end nobody waits for it."""
-    items.sort(key=lambda item: item.path.stem not in LONG)
+    """What takes longest begins first, so that at the end nobody waits for it; a file starts each server once."""
+    files = {path: place for place, path in enumerate(dict.fromkeys(item.path for item in items))}
+
+    def order(item: pytest.Item) -> tuple[bool, int, str]:
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        return item.path.stem not in LONG, files[item.path], str(parameters.get("qdrant_command"))
+
+    items.sort(key=order)
 
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared"
@@ -187,7 +207,7 @@ def folder(made_folder: Path, tmp_path: Path) -> Path:
 def few_documents() -> Iterator[None]:
     """Where collections are small, a filter leaves few documents only if it leaves very few."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vizsla.engine.ann._FEW", 60)
+        patch.setattr("vizsla.engine.vector_indexes.faiss_indexes._FEW", 60)
         yield
 
 
@@ -218,7 +238,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def in_floats(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch computes in 32-bit floats on every processor, so that results can be compared."""
-    monkeypatch.setattr("vizsla.neural.inference.has_fast_bfloat16", lambda _: False)
+    monkeypatch.setattr("vizsla.neural.torch_network.has_fast_bfloat16", lambda _: False)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import os
 import platform
+import random
 import shutil
 import socket
 import subprocess
@@ -91,13 +92,19 @@ def real_command() -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+    """Ports below those that the system gives to connections: one of these could be taken before a server has it."""
+    found: list[int] = []
+    chance = random.SystemRandom()  # tests seed the other one
+    while len(found) < count:
+        port = chance.randrange(15_000, 32_000)
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in found:
+            found.append(port)
+    return found
 
 
 class Node:

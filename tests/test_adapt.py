@@ -23,9 +23,9 @@ from vizsla.training import (
     load_training_recipe,
 )
 from vizsla.training.loop.objectives import contrastive_loss, margin_mse_loss
-from vizsla.training.prepare import generated
-from vizsla.training.prepare.generated import GeneratedQueries, generated_pairs
-from vizsla.training.prepare.teacher import open_teacher, teacher_scores
+from vizsla.training.sources import generated
+from vizsla.training.sources.generated import GeneratedSource, generated_pairs
+from vizsla.training.sources.teacher import open_teacher, teacher_scores
 
 CPU = torch.device("cpu")
 UNUSED = Path("/no/such/folder")  # where nothing is generated
@@ -150,15 +150,15 @@ def test_epochs_and_shares_become_steps() -> None:
 
 
 def test_queries_are_paired_with_their_documents_once_each() -> None:
-    pairs = generated_pairs(documents(), Analyzer.parse("wordpiece"), GeneratedQueries(queries_per_document=2), UNUSED)
+    pairs = generated_pairs(documents(), Analyzer.parse("wordpiece"), GeneratedSource(queries_per_document=2), UNUSED)
     assert isinstance(pairs, MinedPairs)
     assert len(pairs) == 80  # three different ones of four, and two are taken
     assert all(pairs.positives[2 * i][0] == pairs.positives[2 * i + 1][0] == i for i in range(40))
     same = [Document(str(i), {"text": f"text {i}", "queries": ["what is it", f"text {i}"]}) for i in range(3)]
-    pairs = generated_pairs(same, Analyzer.parse("wordpiece"), GeneratedQueries(), UNUSED)
+    pairs = generated_pairs(same, Analyzer.parse("wordpiece"), GeneratedSource(), UNUSED)
     assert isinstance(pairs, MinedPairs)
     assert [pairs.positives[i].tolist() for i in range(6)] == [[0, 1, 2], [0], [1, 0, 2], [1], [2, 0, 1], [2]]
-    few = generated_pairs(documents(), Analyzer.parse("wordpiece"), GeneratedQueries(max_documents=7), UNUSED)
+    few = generated_pairs(documents(), Analyzer.parse("wordpiece"), GeneratedSource(max_documents=7), UNUSED)
     assert isinstance(few, MinedPairs)
     assert (len(few), len(few.documents)) == (21, 7)
 
@@ -166,7 +166,7 @@ def test_queries_are_paired_with_their_documents_once_each() -> None:
 def test_a_generator_writes_what_documents_lack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = FirstWords()
     monkeypatch.setattr(generated, "open_generator", lambda _: generator)
-    settings = GeneratedQueries(generator="somewhere", seed=3)
+    settings = GeneratedSource(generator="somewhere", seed=3)
     mixed = [*documents(queries=False, count=100)[:90], *documents(count=100)[90:]]
     for _ in range(2):  # what was generated before is not generated again
         pairs = generated_pairs(mixed, Analyzer.parse("wordpiece"), settings, tmp_path)
@@ -178,7 +178,7 @@ def test_a_generator_writes_what_documents_lack(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.slow
 def test_negatives_are_what_a_model_finds_and_no_positives() -> None:
-    settings = GeneratedQueries(negatives_per_query=1, negatives_depth=6, max_documents=10)
+    settings = GeneratedSource(negatives_per_query=1, negatives_depth=6, max_documents=10)
     pairs = generated_pairs(documents(), Analyzer.parse("wordpiece"), settings, UNUSED)
     assert isinstance(pairs, MinedPairs)
     assert len(pairs.documents) == 40
@@ -190,7 +190,7 @@ def test_negatives_are_what_a_model_finds_and_no_positives() -> None:
 def test_queries_that_do_not_find_their_document_can_be_dropped() -> None:
     wrong = [Document(d.id, {**d.content, "queries": ["zebra stripes", *d.content["queries"]]}) for d in documents()]
     pairs = generated_pairs(
-        wrong, Analyzer.parse("wordpiece"), GeneratedQueries(max_own_rank=1, queries_per_document=2), UNUSED
+        wrong, Analyzer.parse("wordpiece"), GeneratedSource(max_own_rank=1, queries_per_document=2), UNUSED
     )
     assert isinstance(pairs, MinedPairs)
     zebra = Analyzer.parse("wordpiece").tokenizer.numbers["zebra"]  # type: ignore[attr-defined]
@@ -199,7 +199,7 @@ def test_queries_that_do_not_find_their_document_can_be_dropped() -> None:
     assert max(np.bincount(pairs.positives.ids)) <= 2
     nothing = [Document(d.id, {**d.content, "queries": ["zebra"]}) for d in documents()]
     with pytest.raises(VizslaError, match="no generated query to learn from"):
-        generated_pairs(nothing, Analyzer.parse("wordpiece"), GeneratedQueries(max_own_rank=1), UNUSED)
+        generated_pairs(nothing, Analyzer.parse("wordpiece"), GeneratedSource(max_own_rank=1), UNUSED)
 
 
 def test_a_model_that_teaches_gives_the_scores_of_its_search(dense_start: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_model_that_teaches_gives_the_scores_of_its_search(dense_start: Path) 
 def test_a_cross_encoder_teaches(trained: Path, tmp_path: Path) -> None:
     teacher = open_teacher(str(trained))
     assert isinstance(teacher, Reranker)
-    settings = GeneratedQueries(
+    settings = GeneratedSource(
         negatives_per_query=1, negatives_depth=3, teacher=str(trained), queries_per_document=1, teacher_scale=2.0
     )
     some = documents(count=12)
@@ -229,7 +229,7 @@ def test_a_cross_encoder_teaches(trained: Path, tmp_path: Path) -> None:
     text, query = some[4].content["text"], some[4].content["queries"][0]
     assert pairs.positive_scores[4] == pytest.approx(2 * teacher.scores(query, [text])[0], rel=1e-3)
     free = generated_pairs(
-        some, Analyzer.parse("wordpiece"), GeneratedQueries(**{**vars(settings), "teacher_scale": 0.0}), tmp_path
+        some, Analyzer.parse("wordpiece"), GeneratedSource(**{**vars(settings), "teacher_scale": 0.0}), tmp_path
     )
     assert isinstance(free, ScoredPairs)
     margins = np.repeat(free.positive_scores, np.diff(free.pairs.negatives.offsets)) - free.negative_scores
@@ -332,7 +332,7 @@ def test_epochs_need_pairs_that_can_be_counted(cli: Cli, start: Path, judged: Pa
 
 
 def test_an_encoder_is_adapted_with_its_own_pooling(tmp_path: Path) -> None:
-    from encoders import bert_config, made_encoder, save_bert_tokenizer, save_modules
+    from tiny_checkpoints import bert_config, made_encoder, save_bert_tokenizer, save_modules
 
     folder = tmp_path / "encoder"
     made_encoder(bert_config()).save_pretrained(folder)

@@ -23,6 +23,7 @@ from vizsla.adapters.filters import haystack_condition, llama_index_condition
 from vizsla.adapters.store import Store, record
 from vizsla.datasets import DatasetGroup
 from vizsla.errors import MissingPackageError
+from waiting import LIMIT
 
 PACKAGES = {
     "beir": ("beir", "beir"),
@@ -270,11 +271,11 @@ def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(folder: Path) -
     def hold() -> None:
         with store.turns:
             held.set()
-            go_on.wait(60)
+            assert go_on.wait(LIMIT)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert held.wait(60)
+    assert held.wait(LIMIT)
     assert fork(lambda: store.delete(["1", "none"])) == "1"
     go_on.set()
     thread.join()

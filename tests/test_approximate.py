@@ -30,9 +30,7 @@ from vizsla.engine import (
     convert_rows,
     search_many,
 )
-from vizsla.engine.vector_indexes.hnsw import HNSW
-from vizsla.engine.vector_indexes.ivf import IVF
-from vizsla.engine.vector_indexes.pq import PQ
+from vizsla.engine.vector_indexes import HNSW, IVF, PQ
 
 pytestmark = pytest.mark.usefixtures("few_documents")
 NOTHING = np.zeros(0, np.int64)

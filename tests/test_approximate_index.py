@@ -228,7 +228,7 @@ def test_the_way_to_a_gpu_with_the_gpu_faked(built: Index, monkeypatch: pytest.M
         assert (
             pairs_of(built.search("w5 w7", 10, filter, search_params="nprobe=16, oversample=20, device=gpu")) == exact
         )
-    monkeypatch.setattr("vizsla.engine.ann._MAX_ON_GPU", 64)
+    monkeypatch.setattr("vizsla.engine.vector_indexes.faiss_indexes._MAX_ON_GPU", 64)
     with pytest.raises(VizslaError, match="a GPU finds at most 64 candidates, not 200"):
         built.search("w5 w7", 10, search_params="oversample=20, device=gpu")
     with pytest.raises(VizslaError, match="hnsw does not take the option device"):

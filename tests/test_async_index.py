@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 import vizsla.index.async_index as async_index
+from numbered import records
 from test_forking import fork
 from vizsla import AsyncCollection, AsyncIndex, Index, VizslaError, stopping
 from vizsla.errors import CollectionError, StoppedError, UncommittedChangesWarning
 from vizsla.index import Added
-from written import records
+from waiting import LIMIT
 
 
 def running(main: Callable[[AsyncIndex], Coroutine[Any, Any, None]]) -> None:
@@ -48,7 +49,7 @@ def test_the_loop_goes_on_while_the_index_works(monkeypatch: pytest.MonkeyPatch)
             def waits(*given: Any, method: Any = method, came: threading.Event = came, **options: Any) -> Any:
                 assert threading.current_thread() is not threading.main_thread()
                 loop.call_soon_threadsafe(came.set)
-                assert came.wait(60)
+                assert came.wait(LIMIT)
                 return method(*given, **options)
 
             with monkeypatch.context() as patch:
@@ -61,7 +62,7 @@ def test_the_loop_goes_on_while_the_index_works(monkeypatch: pytest.MonkeyPatch)
 
 def test_searches_run_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(index: AsyncIndex) -> None:
-        together = threading.Barrier(2, timeout=60)
+        together = threading.Barrier(2, timeout=LIMIT)
         search = index._collection.search  # type: ignore[union-attr]
         monkeypatch.setattr(index._collection, "search", lambda *given: (together.wait(), search(*given))[1])
         found = await asyncio.gather(index.search("word1"), index.search("word2"))
@@ -89,11 +90,11 @@ def test_a_cancelled_search_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(index._collection, "search", searches)
             task = asyncio.create_task(index.search("word1"))
-            await asyncio.to_thread(begun.wait, 60)
+            await asyncio.to_thread(begun.wait, LIMIT)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert await asyncio.to_thread(ended.wait, 60)
+            assert await asyncio.to_thread(ended.wait, LIMIT)
         assert reasons == ["the task was cancelled"]
         assert (await index.search("word1")).ids == ["1"]
 
@@ -107,7 +108,7 @@ def test_a_cancelled_change_goes_on_to_its_end(monkeypatch: pytest.MonkeyPatch) 
 
         def commits() -> int:
             begun.set()
-            assert go_on.wait(60)
+            assert go_on.wait(LIMIT)
             try:
                 return commit()
             finally:
@@ -117,12 +118,12 @@ def test_a_cancelled_change_goes_on_to_its_end(monkeypatch: pytest.MonkeyPatch) 
         with monkeypatch.context() as patch:
             patch.setattr(index._collection, "commit", commits)
             task = asyncio.create_task(index.commit())
-            await asyncio.to_thread(begun.wait, 60)
+            await asyncio.to_thread(begun.wait, LIMIT)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
         go_on.set()
-        assert await asyncio.to_thread(ended.wait, 60)
+        assert await asyncio.to_thread(ended.wait, LIMIT)
         assert await index.count() == 9
 
     running(main)
@@ -258,5 +259,5 @@ def _no_thread_is_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     for thread in set(threading.enumerate()) - before:
-        thread.join(60)
+        thread.join(LIMIT)
         assert not thread.is_alive()

@@ -32,8 +32,6 @@ from vizsla.training import (
     QueryTerms,
     TokenCorpus,
 )
-from vizsla.training.arrays.augmenter import query_vectors, strongest
-from vizsla.training.arrays.products import SparseRows
 from vizsla.training.kinds.augmenter import (
     AugmenterDataSettings,
     CountedDataset,
@@ -41,10 +39,13 @@ from vizsla.training.kinds.augmenter import (
     TermVocabulary,
     chosen_terms,
     freeze_embeddings,
+    query_vectors,
+    strongest,
     surface_pieces,
 )
 from vizsla.training.loop.objectives import Step
-from vizsla.training.prepare.base_model import base_encoder
+from vizsla.training.loop.products import SparseRows
+from vizsla.training.networks import base_encoder
 
 PIECES = Analyzer.parse("wordpiece")
 

@@ -15,7 +15,7 @@ from vizsla import Index
 from vizsla.errors import CollectionError, InputError
 from vizsla.index import Writer, verify
 from vizsla.index.storage import arrays
-from vizsla.index.writing import segment_in_the_making
+from vizsla.index.writing import buffer
 from waiting import LIMIT, eventually
 
 SMALL = 1 << 20
@@ -50,14 +50,14 @@ def test_documents_are_added_while_a_segment_is_written(tmp_path: Path, monkeypa
         with index.writer() as writer:
             changes(writer, lambda _: None)
         expected = found(index)
-    write, main, gate, begun = segment_in_the_making.write_rows, threading.get_ident(), threading.Event(), []
+    write, main, gate, begun = buffer.write_rows, threading.get_ident(), threading.Event(), []
 
     def held(*arguments: Any) -> Any:
         begun.append(threading.get_ident())
         assert gate.wait(LIMIT)
         return write(*arguments)
 
-    monkeypatch.setattr(segment_in_the_making, "write_rows", held)  # which a commit calls by another name
+    monkeypatch.setattr(buffer, "write_rows", held)  # which a commit calls by another name
     with Index.create(tmp_path / "held", memory=1 << 30) as index:
         with index.writer() as writer:
             writer.set_note("begun", value=True)
@@ -129,14 +129,14 @@ def test_a_failure_in_the_background_is_told_by_the_next_call(
 def test_segments_end_where_options_and_documents_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it takes to write them."""
     sizes = []
-    write = segment_in_the_making.write_rows
+    write = buffer.write_rows
 
     def waiting(*arguments: Any) -> Any:
         threading.Event().wait(0.05)
         return write(*arguments)
 
     for slowly in (False, True):
-        monkeypatch.setattr(segment_in_the_making, "write_rows", waiting if slowly else write)
+        monkeypatch.setattr(buffer, "write_rows", waiting if slowly else write)
         path = tmp_path / str(slowly)
         with Index.create(path, memory=SMALL) as index, index.writer() as writer:
             for first in range(0, 900, 90):

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from built import build, records
 from conftest import Cli
+from numbered import build, records
 from scattered import Scattered
 from vizsla import Index, VizslaError, parse_model
 from vizsla.errors import CollectionError

@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 
 from conftest import Cli
-from encoders import SMALL, TEXTS, WORDS, save_bert_tokenizer
-from generators import torch, transformers
 from test_generator_runs import PAIRS, write_dataset
+from tiny_checkpoints import SMALL, TEXTS, WORDS, save_bert_tokenizer, torch, transformers
 from vizsla import Document, VizslaError
 from vizsla.errors import InputError
 from vizsla.models.generator import CheckpointGenerator, Sampling, open_generator
 from vizsla.neural.checkpoints.bart import bart_checkpoint, start_arrays
 from vizsla.neural.checkpoints.generator import GeneratorCheckpoint
-from vizsla.neural.generation import new_model
-from vizsla.neural.seq2seq_onnx import OnnxGenerator
+from vizsla.neural.onnx_generator import OnnxGenerator
+from vizsla.neural.torch_generator import new_model
 from vizsla.training import TrainingInputs, load_training_recipe, train
 
 SIZES = {**SMALL, "hidden_size": 32, "num_hidden_layers": 3}

@@ -11,13 +11,13 @@ import torch
 import transformers
 
 from conftest import Cli
-from encoders import KINDS, bert_config, made_encoder, save_bert_tokenizer, save_pieces
 from small import VOCABULARY
+from tiny_checkpoints import KINDS, bert_config, made_encoder, save_bert_tokenizer, save_pieces
 from vizsla import Analyzer, parse_model
 from vizsla.errors import InputError
 from vizsla.neural.chunks import packed
 from vizsla.training import load_training_recipe, training_recipe_names
-from vizsla.training.prepare.base_model import Base, base_encoder
+from vizsla.training.networks import Base, base_encoder
 
 FROM_DOCUMENTS = ("bm26", "bm26e", "lambda")
 OF_EACH_KIND = ("bm25-augmented", "repbert", "cross-encoder", "deepct", "colbert", "coil", *FROM_DOCUMENTS)

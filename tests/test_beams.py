@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from generators import tiny_causal, tiny_seq2seq
+from tiny_checkpoints import tiny_causal, tiny_seq2seq
 from vizsla.models.generator import CheckpointGenerator, export_generator, open_generator
 from vizsla.neural.beams import BeamStates, beam_search
-from vizsla.neural.generation import open_model, start_token
+from vizsla.neural.torch_generator import open_model, start_token
 
 pytestmark = pytest.mark.usefixtures("in_floats")
 
@@ -24,7 +24,7 @@ QUESTIONS = ["a dog barks", "who has a vizsla, and where does it sleep at night"
 @pytest.fixture(autouse=True)
 def _in_floats(monkeypatch: pytest.MonkeyPatch) -> None:
     """In bfloat16, which some processors multiply faster, scores are rounded otherwise."""
-    monkeypatch.setattr("vizsla.neural.inference.has_fast_bfloat16", lambda device: False)  # noqa: ARG005
+    monkeypatch.setattr("vizsla.neural.torch_network.has_fast_bfloat16", lambda device: False)  # noqa: ARG005
 
 
 class Table(BeamStates):

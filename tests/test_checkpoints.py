@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoders import (
+from tiny_checkpoints import (
     DOCUMENTS,
     KINDS,
     TEXTS,
@@ -35,8 +35,8 @@ from vizsla import Dense, Index, VizslaError, parse_model
 from vizsla.index import verify
 from vizsla.models import Network
 from vizsla.neural.checkpoints.packages import PACKAGED
-from vizsla.neural.transformer import Transformer
-from vizsla.training.prepare.base_model import base_encoder
+from vizsla.neural.checkpoints.transformer import Transformer
+from vizsla.training.networks import base_encoder
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -249,7 +249,9 @@ def test_without_torch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib.util import find_spec
 
     absent = {"torch", "transformers"}
-    monkeypatch.setattr("vizsla.neural.transformer.find_spec", lambda name: None if name in absent else find_spec(name))
+    monkeypatch.setattr(
+        "vizsla.neural.checkpoints.transformer.find_spec", lambda name: None if name in absent else find_spec(name)
+    )
     with pytest.raises(VizslaError, match=r"kind distilbert is run by torch .* pip install torch transformers$"):
         Dense.open(folder)
 

@@ -13,7 +13,7 @@ from small import documents_of, small_weights
 from vizsla import Index, Model, VizslaError, parse_model
 from vizsla.index import verify
 from vizsla.models import Coil, Network, expression
-from vizsla.neural.session import OnnxNetwork
+from vizsla.neural.onnx_network import OnnxNetwork
 
 TOKEN, TEXT = 5, 7
 
@@ -29,7 +29,7 @@ def written(folder: Path, cls: int = TEXT, precision: str = "float32") -> Networ
 
 @pytest.mark.parametrize("cls", [0, TEXT])
 def test_torch_and_onnxruntime_make_the_same(cls: int, tmp_path: Path) -> None:
-    from vizsla.neural.inference import TorchNetwork
+    from vizsla.neural.torch_network import TorchNetwork
 
     network = written(tmp_path, cls)
     assert (network.width, network.cls_width) == (TOKEN, cls)
@@ -122,7 +122,7 @@ def vectors_of(rng: np.random.Generator, texts: int, cls: int, scale: int = 4) -
 @pytest.mark.parametrize("cls", [0, 3])
 def test_the_scores_of_training_are_those_of_the_definition(cls: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients included; a limit on pairs at once changes nothing."""
-    from vizsla.training.loop import coil
+    from vizsla.training.kinds import coil
 
     rng = np.random.default_rng(6)
     for pairs in (1, 7, 1 << 20):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from conftest import Cli
-from encoders import DOCUMENTS, TEXTS, bert_config, save_bert_tokenizer, save_modules, torch, transformers
+from tiny_checkpoints import DOCUMENTS, TEXTS, bert_config, save_bert_tokenizer, save_modules, torch, transformers
 from vizsla import Index, Model, VizslaError, parse_model
 from vizsla.index import verify
 from vizsla.models import ColBERT

@@ -16,13 +16,12 @@ from vizsla.models import ColBERT
 from vizsla.neural.chunks import packed
 from vizsla.neural.heads.colbert import TokenTexts
 from vizsla.training import TokenCorpus, TrainingInputs, train
-from vizsla.training.arrays import products
-from vizsla.training.arrays.token_corpus import with_special_tokens
-from vizsla.training.arrays.topic_pairs import TeacherVectors
-from vizsla.training.kinds.dense import teacher_vectors
-from vizsla.training.loop.refresh import mined_negatives
-from vizsla.training.prepare.judged import judged_texts
-from vizsla.training.prepare.teacher import TeacherSettings, open_teacher, teacher_scores
+from vizsla.training.loop import products
+from vizsla.training.sources.judged import judged_texts
+from vizsla.training.sources.refresh import mined_negatives
+from vizsla.training.sources.teacher import TeacherSettings, open_teacher, teacher_scores
+from vizsla.training.sources.token_corpus import with_special_tokens
+from vizsla.training.sources.topics import TeacherVectors, teacher_vectors
 
 CPU = torch.device("cpu")
 SMALL = ["network.dimensions=24", "data.max_query_length=12", "data.max_document_length=40"]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from built import build, records
+from numbered import build, records
 from scattered import ScatteredTokens
 from vizsla import Filter, Index, Model, VizslaError
 from vizsla.datasets import Source

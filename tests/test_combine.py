@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Cli
@@ -59,7 +59,6 @@ def same(one: Run, other: Run) -> None:
     assert {q: list(one[q]) for q in one} == {q: list(other[q]) for q in other}
 
 
-@settings(max_examples=25)
 @given(
     which=st.integers(0, 2),
     texts=QUERIES,
@@ -84,7 +83,6 @@ def test_a_fusion_is_that_of_the_runs_of_its_parts(
         assert all("year" in h.document.content for h in hits)
 
 
-@settings(max_examples=25)
 @given(
     which=st.sampled_from((0, 2)),
     texts=QUERIES,

@@ -17,7 +17,7 @@ from vizsla import Index, parse_model
 from vizsla.engine import build_segment, live_frequencies, live_frequencies_without
 from vizsla.engine.deletions import frequencies_in_rows
 from vizsla.index import verify
-from vizsla.index.storage import database, living, segment_files, terms
+from vizsla.index.storage import database, live_documents, segment_files, terms
 from vizsla.index.writing import transaction
 
 SHORT = 100_000
@@ -173,7 +173,7 @@ def test_deletions_are_listed_or_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, positions: bool
 ) -> None:
     """Whatever a commit writes of its deletions, a search finds what an index of the living documents does."""
-    monkeypatch.setattr(living, "most_listed", lambda _: most)
+    monkeypatch.setattr(live_documents, "most_listed", lambda _: most)
     folder, rng = tmp_path / "my.index", np.random.default_rng(most)
     with Index.create(folder, positions=positions) as index, Index.create(tmp_path / "fresh.index") as fresh:
         reader = Index.open(folder)

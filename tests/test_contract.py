@@ -248,3 +248,12 @@ def test_the_story_is_the_same(kind: str, tmp_path: Path, where: str) -> None:
                 continue
             assert type(found) is type(expected[step]), step
             assert plain(found) == rounded(plain(expected[step])), step
+
+
+@pytest.mark.parametrize("kind", [Index, RemoteIndex, QdrantIndex, AsyncIndex, AsyncRemoteIndex])
+def test_each_method_has_help(kind: type) -> None:
+    """Most of them are described once, in the contract."""
+    methods = [getattr(kind, name) for name in dir(kind) if not name.startswith("_")]
+    without = [m for m in methods if (callable(m) or isinstance(m, property)) and not inspect.getdoc(m)]
+    assert without == []
+    assert "`typos`: " in str(inspect.getdoc(kind.search_many))

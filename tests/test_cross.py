@@ -37,8 +37,7 @@ from vizsla.training import (
     TrainingSettings,
     load_training_recipe,
 )
-from vizsla.training.kinds.cross_encoder import cross_encoder_data, cross_encoder_dev, cross_encoder_network
-from vizsla.training.loop.objectives import group_loss
+from vizsla.training.kinds.cross_encoder import cross_encoder_data, cross_encoder_dev, cross_encoder_network, group_loss
 
 
 def options(changes: list[str]) -> list[str]:
@@ -289,5 +288,5 @@ def test_training_needs_torch_and_numpy_alone() -> None:
         f"import sys; sys.modules.update(dict.fromkeys({others})); from vizsla.neural.heads.cross import cross_encoder"
     )
     code += "; from vizsla.training import CrossEncoderData, CrossEncoderPairs, GroupObjective, Trainer"
-    code += "; from vizsla.neural.layouts import save_reranker"
+    code += "; from vizsla.neural.checkpoints.writing import save_reranker"
     subprocess.run([sys.executable, "-c", code], check=True)

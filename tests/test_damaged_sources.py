@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from files import LINES, RECORDS, TABLE, write
+from made_documents import LINES, RECORDS, TABLE, write
 from vizsla import Qrels, Run, VizslaError
 from vizsla.datasets import Source, read_queries, read_questions
-from vizsla.runs.packed import read_packed, write_packed
+from vizsla.runs.run import read_packed, write_packed
 
 
 def samples(folder: Path) -> Iterator[Path]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from conftest import Cli
 from vizsla import BeirDataset, Document, Splitter, VizslaError, read_documents
 from vizsla.datasets import FieldNames, Source, read_queries
-from vizsla.datasets.files import is_whole
+from vizsla.datasets.files import is_whole_zstd
 from vizsla.datasets.stdlib import library_files, read_docstrings
 from vizsla.errors import InputError
 from vizsla.evaluation import compare
@@ -89,7 +89,7 @@ def test_frames_are_whole_or_cut_off(
     for content, expected in ((whole, True), (whole[:-11], True), (whole[: -11 - min(cut, 7)], False)):
         file.write_bytes(content)
         with file.open("rb") as opened:
-            assert is_whole(opened.fileno()) == expected
+            assert is_whole_zstd(opened.fileno()) == expected
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:

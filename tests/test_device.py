@@ -20,7 +20,7 @@ from vizsla.models.generator import Sampling, open_generator
 from vizsla.models.saving import open_model, save_model
 from vizsla.neural.device import GPU_PROVIDER, Device, device_of_process, onnx_device, opening_on, place_of
 from vizsla.neural.network import Network
-from vizsla.neural.session import OnnxNetwork, check_runs_on
+from vizsla.neural.onnx_network import OnnxNetwork, check_runs_on
 
 MODEL = "bm26"  # a network in 8 bits that comes with the package
 TEXTS = ["Dogs bark at night.", "A cat sleeps.", "The vizsla is a dog of hunters, which points and retrieves."]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from built import build, records
 from many_threads import use_threads
+from numbered import build, records
 from vizsla import Index
 from vizsla.errors import CollectionError
 from vizsla.index import verify

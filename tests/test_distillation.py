@@ -23,11 +23,11 @@ from vizsla.training import (
     TrainingRecipe,
     load_training_recipe,
 )
-from vizsla.training.arrays.pairs import Margins, TrainingBatch
 from vizsla.training.loop.objectives import Step, contrastive_loss, distillation_loss, kl_loss, loss_of, own_margins
 from vizsla.training.loop.trainer import Report
-from vizsla.training.prepare import teacher as teachers
-from vizsla.training.prepare.teacher import MarginSquares, kept_scores, open_teacher, open_teachers, teacher_scores
+from vizsla.training.sources import teacher as teachers
+from vizsla.training.sources.pairs import Margins, TrainingBatch
+from vizsla.training.sources.teacher import MarginSquares, kept_scores, open_teacher, open_teachers, teacher_scores
 
 CPU = torch.device("cpu")
 SMALL = ["training.batch_size=8", "training.steps=4", "training.warmup_steps=1", "training.precision=float32",

@@ -96,19 +96,19 @@ def test_two_runs_at_once_make_an_environment_once(tmp_path: Path, monkeypatch: 
 
 
 def test_what_pages_install_shares_compiled_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    caches: list[object] = []
+    caches: list[str | None] = []
 
-    def make(command: list[str], *rest: object) -> str:
+    def make(command: list[str], folder: Path, programs: Path, own: dict[str, str] | None = None) -> str:  # noqa: ARG001
         if "venv" in command:
             Path(command[-1]).mkdir()
         else:
-            caches.append(rest[-1])
+            caches.append((own or {}).get("VIZSLA_KERNEL_CACHE"))
         return ""
 
     monkeypatch.setattr(docs, "ENVIRONMENTS", tmp_path / "environments")
     monkeypatch.setattr(docs, "execute", make)
     docs.environment(["pip install ."], ROOT)
-    assert caches == [docs.KERNELS]
+    assert caches == [docs.KERNELS["VIZSLA_KERNEL_CACHE"]]
 
 
 def test_every_page_begins_with_what_it_installs() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vizsla import BM25, Index
@@ -34,7 +34,6 @@ def failing(documents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("passages", [None, 2])
-@settings(max_examples=25)
 @given(changes=CHANGES)
 def test_ids_are_those_of_a_dictionary(
     tmp_path_factory: pytest.TempPathFactory, passages: int | None, changes: list[Change]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Cli
@@ -56,7 +56,6 @@ def _scores(model: Model, documents: list[dict[str, Any]], query: str) -> list[f
 
 
 @pytest.mark.parametrize("headings", [True, False])
-@settings(max_examples=20)
 @given(data=st.data())
 def test_a_sum_with_document_scores_is_exact(
     headings: bool, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Cli
@@ -62,7 +62,6 @@ def split_words(document: Document) -> list[str]:
     return [word for word in words if not word[0].isdigit()]
 
 
-@settings(max_examples=40)
 @given(CORPORA, st.lists(st.sampled_from(list(STYLES)), min_size=1, unique=True), SETTINGS)
 def test_what_is_drawn(documents: list[Document], styles: list[str], how: DrawingSettings) -> None:
     with TemporaryDirectory() as temporary:

@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 
 import vizsla
+from numbered import found, records
 from test_forking import fork
 from vizsla import BM25, Index, VizslaError
 from vizsla.errors import CollectionError
 from vizsla.index import replace_index
 from vizsla.index.storage import in_memory
-from written import found, records
 
 # Readers that refresh by themselves
 

@@ -98,9 +98,10 @@ def check_whole(folder: Path) -> None:
         index.commit()
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.slow)], ids=["once", "again and again"])
 @pytest.mark.parametrize("daemon", DAEMONS)
-def test_exit_while_a_daemon_thread(folder: Path, daemon: str) -> None:
-    for _ in range(3):
+def test_exit_while_a_daemon_thread(folder: Path, daemon: str, times: int) -> None:
+    for _ in range(times):
         ended = run(folder, BEGIN + DAEMONS[daemon] + END)
         assert ended.returncode == 0, ended.stderr
         check_whole(folder)

@@ -151,7 +151,7 @@ def saved(
     ("tied", "rank", "weighs"), [(True, 0, True), (False, 0, True), (False, 8, True), (False, 0, False)]
 )
 def test_onnx_and_torch_add_the_same(tmp_path: Path, tied: bool, rank: int, weighs: bool) -> None:
-    from vizsla.neural.inference import TorchNetwork
+    from vizsla.neural.torch_network import TorchNetwork
 
     made = saved(tmp_path, tied=tied, rank=rank, weighs=weighs)
     by_torch = TorchNetwork(made.network.folder, "augmenter", 4, "cpu")

@@ -19,10 +19,9 @@ from conftest import Cli
 from scattered import Scattered
 from test_late_interaction import WordVectors
 from vizsla import BM25, Analyzer, Index, Model, VizslaError
-from vizsla.backends import bulk as bulk_files
-from vizsla.backends import export_vectors, search_bodies, write_bodies, write_topics
-from vizsla.backends.bulk import feature
+from vizsla.backends import elasticsearch, export_vectors, search_bodies, write_bodies, write_topics
 from vizsla.backends.ciff import postings_list, varint
+from vizsla.backends.elasticsearch import feature
 from vizsla.backends.impacts import whole_query
 from vizsla.datasets import Source
 
@@ -265,7 +264,7 @@ def test_names_of_features_are_different(terms: list[str]) -> None:
 def test_large_collections_come_in_parts_and_passages_by_themselves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_files, "_PART_BYTES", 500)
+    monkeypatch.setattr(elasticsearch, "_PART_BYTES", 500)
     with Index.create(tmp_path / "i", passages=2) as index:
         index.add([{"id": "d", "text": "dogs bark. cats purr. fish swim. dogs sleep."}, {"id": "e", "text": "fish"}])
         index.commit()

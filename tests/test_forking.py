@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from numbered import found, records
 from vizsla import Index, VizslaError
 from vizsla.index.storage import forking
 from waiting import LIMIT
-from written import found, records
 
 
 def fork(child: Callable[[], object]) -> str:
@@ -124,7 +124,7 @@ def test_a_fork_waits_for_who_is_inside_sqlite(folder: Path, monkeypatch: pytest
             thread.join()
         assert said == {"5"}
         monkeypatch.setattr(forking, "_MAX_WAIT", 0.05)
-        with in_another_thread(forking.inside_sqlite()):
+        with in_another_thread(forking.inside_sqlite):
             assert "was forked while" in fork(lambda: len(index.search("common", 10)))
         assert len(index.search("common", 10)) == 5
 

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numbered import records
 from test_forking import fork
 from vizsla import Document, Index
 from vizsla.errors import CollectionError
 from vizsla.index import verify
 from vizsla.index.reading.documents import DocumentStore
 from vizsla.index.storage.stored_ids import DamagedTextsError, StoredIds, StoredTexts
-from written import records
 
 IDS = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(["", "\n", "a\nb", "\0", "é" * 300])
 

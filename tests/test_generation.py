@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generators import tiny_causal, tiny_seq2seq, torch, transformers
+from tiny_checkpoints import tiny_causal, tiny_seq2seq, torch, transformers
 from vizsla import VizslaError
 from vizsla.errors import InputError
 from vizsla.models.generator import CheckpointGenerator, Sampling, open_generator
-from vizsla.neural.generation import next_tokens
+from vizsla.neural.torch_generator import next_tokens
 
 pytestmark = pytest.mark.usefixtures("in_floats")
 
@@ -125,7 +125,7 @@ def test_only_likely_tokens_are_drawn(
 
 
 def test_bad_checkpoints_are_refused_in_one_sentence(tmp_path: Path) -> None:
-    from encoders import SMALL, save_bert_tokenizer
+    from tiny_checkpoints import SMALL, save_bert_tokenizer
 
     folder = tmp_path / "bert"
     transformers.BertModel(transformers.BertConfig(vocab_size=3000, **SMALL)).save_pretrained(folder)

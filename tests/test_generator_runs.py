@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from generators import tiny_causal, tiny_seq2seq, torch
+from tiny_checkpoints import tiny_causal, tiny_seq2seq, torch
 from vizsla import BeirDataset, VizslaError
 from vizsla.models.generator import CheckpointGenerator, Sampling
 from vizsla.neural.chunks import packed
-from vizsla.neural.generation import Generator
+from vizsla.neural.torch_generator import Generator
 from vizsla.training import TrainingInputs, load_training_recipe, train
 from vizsla.training.kinds.generator import generation_pairs
 
@@ -50,7 +50,7 @@ def test_the_loss_is_that_of_transformers_on_the_targets(tmp_path: Path, kind: s
     seq2seq = kind in ("t5", "bart")
     folder = (tiny_seq2seq if seq2seq else tiny_causal)(tmp_path / kind, kind)
     checkpoint = GeneratorCheckpoint.read(folder)
-    from vizsla.neural.generation import open_model
+    from vizsla.neural.torch_generator import open_model
 
     network = Generator(open_model(folder, seq2seq), seq2seq)
     pairs = generation_pairs(PAIRS, checkpoint, 16)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numbered import found
 from vizsla import Document, Index, VizslaError
 from vizsla.datasets import document_id
 from vizsla.index import verify
-from written import found
 
 
 def test_one_rule_for_ids() -> None:

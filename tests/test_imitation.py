@@ -94,7 +94,7 @@ def test_overlap_prints_it(index: Path, tmp_path: Path, cli: Cli) -> None:
 def test_a_network_is_measured_in_the_same_pool() -> None:
     """By scripted vectors: the rank of the teacher's first document, the worst among equals."""
     from vizsla.training import TokenCorpus
-    from vizsla.training.arrays.dev_set import ImitationDev
+    from vizsla.training.kinds.spar import ImitationDev
 
     collection = TokenCorpus.pack([[200], [201], [202], [203], [204]])
     queries = TokenCorpus.pack([[301], [302], [303]])
@@ -117,16 +117,13 @@ def test_a_network_is_measured_in_the_same_pool() -> None:
 
 def test_dev_questions_go_through_a_folder(tmp_path: Path) -> None:
     from vizsla import Analyzer, Document
-    from vizsla.training.arrays.dev_set import ImitationDev
-    from vizsla.training.prepare.distillation import DistillationSettings, distillation_data
+    from vizsla.training.kinds.spar import ImitationDev, ImitationSource, imitation_data
 
     documents = [Document(str(d["id"]), {"text": str(d["text"])}) for d in documents_of(60)]
     (tmp_path / "dev.jsonl").write_text("\n".join(json.dumps({"_id": q, "text": t}) for q, t in QUESTIONS.items()))
-    settings = DistillationSettings(
-        depth=10, top_positives=2, bottom_negatives=3, dev_questions=f"{tmp_path}/dev.jsonl"
-    )
+    settings = ImitationSource(depth=10, top_positives=2, bottom_negatives=3, dev_questions=f"{tmp_path}/dev.jsonl")
     pieces = Analyzer.parse("wordpiece")
-    pairs, (dev,) = distillation_data(documents, BM25(), pieces, settings)
+    pairs, (dev,) = imitation_data(documents, BM25(), pieces, settings)
     assert (dev.name, len(dev.queries)) == ("dev", len(QUESTIONS))
     with Index.create(tmp_path / "i", BM25()) as index:
         index.add(documents)
@@ -141,4 +138,4 @@ def test_dev_questions_go_through_a_folder(tmp_path: Path) -> None:
     with pytest.raises(VizslaError, match="no dev set here"):
         ImitationDev.open(tmp_path)
     with pytest.raises(VizslaError, match="have the same name"):
-        DistillationSettings(dev_questions="a/dev.jsonl,b/dev.jsonl")
+        ImitationSource(dev_questions="a/dev.jsonl,b/dev.jsonl")

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vizsla
+from numbered import build
 from vizsla import BM25, Index, Model, VizslaError, parse_model
 from vizsla.errors import CollectionError, InputError
 
@@ -21,13 +22,6 @@ Records = list[dict[str, Any]]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "my.index"
-
-
-def build(folder: Path, records: Records, model: str = "bm25") -> Index:
-    index = Index.create(folder, model)
-    index.add(records)
-    index.commit()
-    return index
 
 
 def test_five_lines(folder: Path, documents: Records) -> None:
@@ -191,7 +185,7 @@ def test_a_model_named_again_is_not_opened_again(
         opened.append(text)
         return parse_model(text)
 
-    monkeypatch.setattr("vizsla.index.view.parse_model", parsed)
+    monkeypatch.setattr("vizsla.index.searchable.parse_model", parsed)
     with build(folder, documents) as index:
         opened.clear()
         for _ in range(3):

@@ -12,8 +12,7 @@ import pytest
 
 import vizsla
 from conftest import Cli
-from encoders import made_encoder, save_modules, transformers
-from sparse_encoders import masked_language, save_splade
+from tiny_checkpoints import made_encoder, masked_language, save_modules, save_splade, transformers
 from vizsla import Index
 from vizsla.errors import LanguageWarning
 from vizsla.models import Dense, LearnedSparse, Model, parse_expander, with_expansion

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import vizsla
@@ -76,7 +76,6 @@ ODD = [*"中日本語한국어のひカタナ々ー〜ﾊﾞﾟｶＡ１9a_ .\n"
     "name", ["cjk", "east-asian", "lucene-cjk", GENERAL, "standard:trigrams | lower | stop:english"]
 )
 @given(st.lists(st.lists(st.sampled_from(ODD), max_size=14).map("".join), max_size=5))
-@settings(max_examples=60, deadline=None)
 def test_pairs_and_pieces_that_kernels_cut_equal_those_of_single_texts(name: str, texts: list[str]) -> None:
     lexicon, analyzer = Analyzer.parse(name).lexicon(), Analyzer.parse(name)
     numbers, ends = lexicon.encode(texts)
@@ -124,7 +123,6 @@ _SIGNS = st.sampled_from(
 
 
 @given(st.lists(st.lists(_SIGNS, max_size=6).map("".join), max_size=70))
-@settings(max_examples=200, deadline=None)
 def test_nfc_of_many_words_equals_that_of_each(words: list[str]) -> None:
     assert list(nfc(words)) == [unicodedata.normalize("NFC", word) for word in words]
 

@@ -67,7 +67,7 @@ def test_what_is_too_long_is_cut(small: LearnedSparse) -> None:
 
 
 def test_torch_makes_the_same_of_the_same_file(small: LearnedSparse) -> None:
-    from vizsla.neural.inference import TorchNetwork
+    from vizsla.neural.torch_network import TorchNetwork
 
     numbers = small.pieces.numbers
     texts = [[101, *(numbers[p] for p in ("dog", "bark", "cat", "night")[:n]), 102] for n in (1, 4, 0, 3)]

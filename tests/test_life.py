@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from examples import part_of_examples
 from scattered import ScatteredTokens
 from vizsla import Index, Model, VizslaError, parse_model
 from vizsla.index import verify
@@ -229,5 +229,5 @@ class Life(RuleBasedStateMachine):
             assert (document and document.content) == self.committed.get(i)
 
 
-Life.TestCase.settings = settings(max_examples=30, stateful_step_count=25)
+Life.TestCase.settings = part_of_examples(0.5, stateful_step_count=25)
 TestLife = Life.TestCase

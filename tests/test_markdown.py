@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vizsla import read_documents
-from vizsla.datasets.markdown import markdown_text
+from vizsla.datasets.formats.markdown import markdown_text
 
 
 @pytest.mark.parametrize(

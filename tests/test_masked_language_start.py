@@ -16,7 +16,7 @@ from vizsla import Analyzer
 from vizsla.errors import InputError
 from vizsla.neural.checkpoints.checkpoint import find_checkpoint
 from vizsla.neural.chunks import packed
-from vizsla.training.prepare.base_model import base_sparse_network
+from vizsla.training.networks import base_sparse_network
 
 SIZES = {
     "hidden_size": 16,

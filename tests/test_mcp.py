@@ -289,8 +289,9 @@ async def served(app: Any) -> AsyncIterator[int]:
 
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", lifespan="off"))
     running = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(LIMIT):
+        while not server.started:
+            await asyncio.sleep(0.01)
     try:
         yield server.servers[0].sockets[0].getsockname()[1]
     finally:
@@ -354,8 +355,9 @@ def test_a_server_has_the_tools_at_mcp(folder: Path, tmp_path: Path) -> None:
                     result = await client.call_tool("search", {"query": query})
                     return [hit["id"] for hit in result.structured_content["results"][:1]]  # type: ignore[index]
 
-                while [await first("unicorn") for _ in range(8)] != [["u"]] * 8:
-                    await asyncio.sleep(0.05)
+                async with asyncio.timeout(LIMIT):
+                    while [await first("unicorn") for _ in range(8)] != [["u"]] * 8:
+                        await asyncio.sleep(0.05)
 
     with running(f"dogs={folder}", "--keys", keys, "--workers", "2") as server:
         asyncio.run(main(server.client.url))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vizsla.engine import (
@@ -80,7 +80,6 @@ def query_of(ngrams: NgramQuery, dense: np.ndarray | None = None) -> Query:
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 @given(ROWS, WEIGHTED, st.sampled_from([0.0, 0.8, 1.0]))
-@settings(max_examples=40)
 def test_scores_are_those_of_the_definition(vocabulary, rows, weighted, overlap):
     array = SuffixArray.of([row(*texts) for texts in rows], vocabulary).built()
     query = NgramQuery.of(list(weighted), list(weighted.values()), overlap, 2.0)
@@ -96,7 +95,6 @@ def test_scores_are_those_of_the_definition(vocabulary, rows, weighted, overlap)
 
 @pytest.mark.parametrize("few", [1, 256])
 @given(st.lists(ROWS, min_size=1, max_size=4), st.lists(WEIGHTED, min_size=1, max_size=4), st.data())
-@settings(max_examples=100, deadline=None)
 def test_the_best_by_bounds_are_the_best_of_all(few, rows, weighted, data):
     """Copies of few texts give ties and frequent n-grams; few documents at once give many rounds of bounds."""
     copies = data.draw(st.sampled_from([1, 3, 40]))
@@ -128,7 +126,6 @@ def test_the_best_by_bounds_are_the_best_of_all(few, rows, weighted, data):
 
 
 @given(ROWS, WEIGHTED, st.data())
-@settings(max_examples=40)
 def test_the_best_are_found_in_any_segments_with_and_without_vectors(rows, weighted, data):
     tokens = [row(*texts) for texts in rows]
     cut = data.draw(st.integers(0, len(rows)))
@@ -157,7 +154,6 @@ def test_the_best_are_found_in_any_segments_with_and_without_vectors(rows, weigh
 
 
 @given(ROWS, st.data())
-@settings(max_examples=40)
 def test_a_collection_in_segments_with_deletions_is_one_without(rows, data):
     tokens = [row(*texts) for texts in rows]
     cut = data.draw(st.integers(0, len(rows)))

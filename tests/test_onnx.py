@@ -22,9 +22,9 @@ from vizsla.neural.chunks import packed
 from vizsla.neural.encoder import Padded
 from vizsla.neural.heads.splade import Splade, TiedHead, low_rank
 from vizsla.neural.heads.unicoil import UniCoil
-from vizsla.neural.onnx_export import save_graph, write_network
-from vizsla.neural.onnx_graph import Graph, quantise
-from vizsla.neural.session import OnnxNetwork, batches, open_graph
+from vizsla.neural.network import write_network
+from vizsla.neural.onnx_graph import Graph, quantise, save_graph
+from vizsla.neural.onnx_network import OnnxNetwork, batches, open_graph
 from vizsla.neural.weights import NETWORK, SHARES, WEIGHTS, copy_weights, read_arrays, read_weights, share, write_arrays
 
 VOCABULARY, LONGEST, SPECIAL_TOKENS = 200, 40, (0, 1)

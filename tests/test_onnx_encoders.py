@@ -14,7 +14,8 @@ import transformers
 from safetensors.torch import save_file
 
 from conftest import Cli
-from encoders import (
+from onnx_cross import quantise, save_network, save_tokenizer
+from tiny_checkpoints import (
     DOCUMENTS,
     KINDS,
     TEXTS,
@@ -26,12 +27,11 @@ from encoders import (
     save_pieces,
     states,
 )
-from onnx_cross import quantise, save_network, save_tokenizer
 from vizsla import Dense, Index, VizslaError, parse_model
 from vizsla.cache import file_digest
 from vizsla.models import ColBERT, Network
 from vizsla.neural.checkpoints import packages
-from vizsla.neural.onnx_encoder import OnnxEncoder, OnnxTokens
+from vizsla.neural.checkpoints.onnx_encoder import OnnxEncoder, OnnxTokens
 
 pytestmark = [pytest.mark.usefixtures("cache"), pytest.mark.filterwarnings("error::UserWarning")]
 

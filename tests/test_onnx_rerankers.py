@@ -18,8 +18,8 @@ from onnx_cross import WORDS, by_hand, quantise, save_network, save_tokenizer
 from vizsla import Index, RerankedRetriever, Reranker, VizslaError
 from vizsla.cache import file_digest
 from vizsla.neural.checkpoints import packages
+from vizsla.neural.checkpoints.onnx_cross_encoder import OnnxPairSession
 from vizsla.neural.checkpoints.packages import CROSS_ENCODER, package_of
-from vizsla.neural.onnx_pairs import OnnxPairSession
 from vizsla.recipes import check, load_recipe
 
 RNG = np.random.default_rng(5)
@@ -237,7 +237,7 @@ def test_search_rerank_teach_and_filter(folder: Path, tmp_path: Path, cli: Cli) 
     assert [line.split()[2] for line in (tmp_path / "out.trec").read_text().splitlines()] == expected
 
     from vizsla import Document
-    from vizsla.training.prepare.teacher import open_teacher, teacher_scores
+    from vizsla.training.sources.teacher import open_teacher, teacher_scores
 
     for name in (str(folder), str(folder / "model.onnx")):
         taught = teacher_scores(

@@ -85,9 +85,9 @@ def numbers_in_a_file(count: int) -> np.ndarray:
 
 def test_preparing_judged_pairs_holds_little_of_a_passage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr("vizsla.training.prepare.texts._TEXTS", 500)
+    monkeypatch.setattr("vizsla.training.sources.token_corpus._TEXTS", 500)
     from vizsla.training import TrainingInputs
-    from vizsla.training.prepare.sources import JudgedSource
+    from vizsla.training.sources.judged import JudgedSource
 
     sets = {count: dataset(tmp_path / str(count), count) for count in (200, SMALL, LARGE)}
     named = [{"query-id": f"q{i}", "pos": [], "neg": ["p0", "p7919"]} for i in range(40)]  # so that no index is built
@@ -109,8 +109,8 @@ def test_fitting_a_model_holds_little_of_a_passage(tmp_path: Path) -> None:
 
 def test_a_dev_set_holds_little_of_a_passage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr("vizsla.training.prepare.texts._TEXTS", 500)
-    from vizsla.training.prepare.judged import dev_set
+    monkeypatch.setattr("vizsla.training.sources.token_corpus._TEXTS", 500)
+    from vizsla.training.sources.dev_set import dev_set
 
     sets = {count: dataset(tmp_path / str(count), count) for count in (200, SMALL, LARGE)}
     pieces = Analyzer.parse("wordpiece")
@@ -136,7 +136,7 @@ def test_of_equal_ids_the_last_document_counts() -> None:
 
 def test_positives_and_negatives_are_those_of_a_plain_definition(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    from vizsla.training.prepare.judged import positives_and_negatives
+    from vizsla.training.sources.judged import positives_and_negatives
 
     data = dataset(tmp_path / "d", 1500)
     documents = list(data.documents())
@@ -166,7 +166,7 @@ def test_positives_and_negatives_are_those_of_a_plain_definition(tmp_path: Path)
 
 def test_bm25_rows_of_a_dev_set_give_the_scores_of_bm25(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from vizsla.training.prepare.judged import dev_set
+    from vizsla.training.sources.dev_set import dev_set
 
     data = dataset(tmp_path / "d", 1500)
     dev, contents, bm25 = dev_set(data, Analyzer.parse("wordpiece")), [d.content for d in data.documents()], BM25()
@@ -180,8 +180,8 @@ def test_bm25_rows_of_a_dev_set_give_the_scores_of_bm25(tmp_path: Path) -> None:
 
 def test_figures_of_a_dev_set_do_not_depend_on_the_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
-    import vizsla.training.arrays.dev_set as arrays
-    from vizsla.training.prepare.judged import dev_set
+    import vizsla.training.sources.dev_set as arrays
+    from vizsla.training.sources.dev_set import dev_set
 
     dev = dev_set(dataset(tmp_path / "d", 1500), Analyzer.parse("wordpiece"))
     scores = torch.randn(40, 1500, generator=torch.Generator().manual_seed(1))

@@ -27,12 +27,12 @@ from vizsla.training import (
     training_recipe_names,
 )
 from vizsla.training.kinds.dense import DenseNetwork, dense_network
+from vizsla.training.kinds.spar import ImitationSource, drawn_queries, read_questions
 from vizsla.training.loop.objectives import own_negatives_loss
 from vizsla.training.loop.trainer import adamw
-from vizsla.training.prepare.base_model import base_encoder
-from vizsla.training.prepare.distillation import DistillationSettings, drawn_queries, read_questions
-from vizsla.training.prepare.judged import judged_texts
+from vizsla.training.networks import base_encoder
 from vizsla.training.settings import keys_of
+from vizsla.training.sources.judged import judged_texts
 
 BERT, DISTILBERT = "google-bert/bert-base-uncased", "distilbert/distilbert-base-uncased"
 
@@ -398,24 +398,24 @@ def test_all_sentences_some_or_none() -> None:
 
     those = documents(4)
     sentences = [sentence + "." for d in those for sentence in d.content["text"].rstrip(".").split(". ")]
-    assert sorted(drawn_queries(those, DistillationSettings(sentences="all"))) == sorted(sentences)
-    assert len(list(drawn_queries(those, DistillationSettings()))) == 10
-    assert list(drawn_queries(those, DistillationSettings(sentences="none"))) == []
+    assert sorted(drawn_queries(those, ImitationSource(sentences="all"))) == sorted(sentences)
+    assert len(list(drawn_queries(those, ImitationSource()))) == 10
+    assert list(drawn_queries(those, ImitationSource(sentences="none"))) == []
     with pytest.raises(VizslaError, match=r"unknown data.sentences 'few'"):
-        DistillationSettings(sentences="few")
+        ImitationSource(sentences="few")
     with pytest.raises(VizslaError, match=r"data.sentences=none draws none"):
-        DistillationSettings(sentences="none", short_queries=0.5)
+        ImitationSource(sentences="none", short_queries=0.5)
 
 
 def test_questions_are_those_of_files_of_data_sets_and_of_splits(judged: Path, tmp_path: Path) -> None:
     file = tmp_path / "paq.jsonl"
     file.write_text('{"question": "who was it", "answer": ["him"]}\n{"question": "when was it", "answer": ["then"]}\n')
-    assert list(read_questions(DistillationSettings(questions=str(file)))) == ["who was it", "when was it"]
+    assert list(read_questions(ImitationSource(questions=str(file)))) == ["who was it", "when was it"]
     for name, count in ((str(judged), 40), (f"{judged}:train", 30), (f"{judged}:dev,{file}", 5 + 2)):
-        assert len(read_questions(DistillationSettings(questions=name))) == count
-    assert len(read_questions(DistillationSettings(questions=str(judged), max_questions=7))) == 7
+        assert len(read_questions(ImitationSource(questions=name))) == count
+    assert len(read_questions(ImitationSource(questions=str(judged), max_questions=7))) == 7
     with pytest.raises(VizslaError, match="unknown split 'no'"):
-        read_questions(DistillationSettings(questions=f"{judged}:no"))
+        read_questions(ImitationSource(questions=f"{judged}:no"))
 
 
 def test_questions_alone_train_a_lambda(start: Path, judged: Path, tmp_path: Path, cli: Cli) -> None:

@@ -167,13 +167,13 @@ def test_a_package_is_known_by_all_its_files(tmp_path: Path, monkeypatch: pytest
         (package / name).write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     __import__("acme_words.plugin")
-    from vizsla.spec import code
+    from vizsla.spec import plugins
 
     digests = [code_digest("acme_words.plugin")]
     for name in files:
         (package / name).write_text("y = 2\n")
         assert code_digest("acme_words.plugin") == digests[-1]  # the code that runs is the code that was loaded
-        code.note_code("acme_words.plugin")
+        plugins.note_code("acme_words.plugin")
         digests.append(code_digest("acme_words.plugin"))
     assert len(set(digests)) == 4
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoders import (
+from tiny_checkpoints import (
     DOCUMENTS,
     KINDS,
     SMALL,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoders import (
+from tiny_checkpoints import (
     KINDS,
     TEXTS,
     WORDS,

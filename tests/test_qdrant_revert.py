@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from conftest import Cli
+from qdrant_compared import contents, documents
 from qdrant_server import Node, address
-from uploaded import contents, records
 from vizsla import open as open_location
 from vizsla.backends.qdrant import QdrantIndex, generations
 from vizsla.backends.qdrant import lock as locks
@@ -39,7 +39,7 @@ def connection(server: Node) -> Iterator[Connection]:
 def where(where: str) -> str:
     """A collection with two generations, the second with new weights."""
     with QdrantIndex.create(where) as index:
-        index.add(records(30))
+        index.add(documents(30))
         index.commit()
         index.add([{"id": "long", "text": "word1 " * 400}])
         index.commit()

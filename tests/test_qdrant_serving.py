@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from beside import documents
+from qdrant_compared import documents
 from qdrant_server import address, nodes
 from served import served
 from vizsla import Index, VizslaError

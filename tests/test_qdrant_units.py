@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from beside import documents
+from qdrant_compared import documents
 from scattered import ScatteredTokens
 from vizsla import BM25, Document, Filter, VizslaError, parse_model
 from vizsla.backends.qdrant import QdrantIndex, lock

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from beside import WORDS, both, differences, documents, queries
+from qdrant_compared import WORDS, both, differences, documents, queries
 from qdrant_server import Node, address, nodes
 from scattered import Scattered
 from vizsla import open as open_location

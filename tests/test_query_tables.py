@@ -22,9 +22,9 @@ from vizsla.neural.chunks import (
 from vizsla.neural.encoder import encoder_of
 from vizsla.neural.heads.base import RULED_OUT
 from vizsla.neural.heads.splade import Splade, TiedHead
-from vizsla.neural.onnx_export import write_network
+from vizsla.neural.network import write_network
+from vizsla.neural.onnx_network import OnnxNetwork
 from vizsla.neural.query_tables import PieceVectors
-from vizsla.neural.session import OnnxNetwork
 from vizsla.neural.weights import read_weights
 
 

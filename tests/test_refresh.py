@@ -14,9 +14,9 @@ from test_distillation import inputs_of, losses, recipe_of, trainer_of, whole_an
 from vizsla import BeirDataset, VizslaError
 from vizsla.neural.chunks import packed
 from vizsla.training import MinedPairs, TokenCorpus, TrainingInputs, load_training_recipe, train
-from vizsla.training.arrays import dev_set
-from vizsla.training.arrays.token_corpus import with_special_tokens
-from vizsla.training.loop.refresh import mined_negatives
+from vizsla.training.sources import dev_set
+from vizsla.training.sources.refresh import mined_negatives
+from vizsla.training.sources.token_corpus import with_special_tokens
 
 CPU = torch.device("cpu")
 

@@ -32,9 +32,8 @@ from vizsla.training import (
     TrainingSettings,
     load_training_recipe,
 )
-from vizsla.training.kinds.cross_encoder import cross_encoder_data, cross_encoder_network
-from vizsla.training.loop.objectives import group_distillation_loss
-from vizsla.training.prepare.judged import AnsweredQueries
+from vizsla.training.kinds.cross_encoder import cross_encoder_data, cross_encoder_network, group_distillation_loss
+from vizsla.training.sources.judged import AnsweredQueries
 
 CPU = torch.device("cpu")
 

@@ -29,7 +29,7 @@ from vizsla import (
 )
 from vizsla.errors import CannotExplainError
 from vizsla.evaluation import Parameter, QuestionMeasures, QuestionSet, answer_accuracy, answer_qrels, retrieve, tune
-from vizsla.models.retriever import ModelRetriever
+from vizsla.evaluation.tuning import ModelRetriever
 from vizsla.retrievers import LOCATIONS, pair_scores, rerank, rerank_hits
 from vizsla.runs import FUSIONS, FilterLike, Fusion, parse_measures
 

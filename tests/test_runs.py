@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from vizsla import Qrels, Run, VizslaError, fuse
 from vizsla.errors import InputError
 from vizsla.runs import Fusion, Ranking, read_run
-from vizsla.runs.packed import read_packed, write_packed
+from vizsla.runs.run import read_packed, write_packed
 
 IDS = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=4)
 SCORES = st.sampled_from([0.0, 1.0, -2.5, 1.0 + 1e-9, 3e30, 1e-40]) | st.floats(-1e6, 1e6)

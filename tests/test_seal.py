@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from generators import tiny_causal, tiny_seq2seq
+from tiny_checkpoints import tiny_causal, tiny_seq2seq
 from vizsla import BM25, Index, Model, VizslaError, parse_model
 from vizsla.engine.suffix_array import BREAK, FIRST, TITLE
 from vizsla.errors import CollectionError, InputError
@@ -21,7 +21,7 @@ from vizsla.models import GAR, Seal
 from vizsla.models.generator import CheckpointGenerator, export_generator, open_generator
 from vizsla.neural.beams import BeamStates, beam_search
 from vizsla.neural.checkpoints.generator import GeneratorCheckpoint
-from vizsla.neural.generation import open_model
+from vizsla.neural.torch_generator import open_model
 
 pytestmark = pytest.mark.usefixtures("in_floats")
 
@@ -38,7 +38,7 @@ QUESTIONS = ["which dog is from Hungary?", "who purrs in the house?", "what"]
 @pytest.fixture(autouse=True)
 def _in_floats(monkeypatch: pytest.MonkeyPatch) -> None:
     """In bfloat16, which some processors multiply faster, scores are rounded otherwise."""
-    monkeypatch.setattr("vizsla.neural.inference.has_fast_bfloat16", lambda device: False)  # noqa: ARG005
+    monkeypatch.setattr("vizsla.neural.torch_network.has_fast_bfloat16", lambda device: False)  # noqa: ARG005
 
 
 def tiny(folder: Path, seq2seq: bool = False, task: str = "ngrams") -> Path:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from conftest import Cli
-from generators import tiny_causal, tiny_seq2seq
+from tiny_checkpoints import tiny_causal, tiny_seq2seq
 from vizsla import BeirDataset, Index, VizslaError, parse_model
 from vizsla.engine import CollectionNgrams, SuffixArray
 from vizsla.engine.suffix_array import BREAK, FIRST
@@ -21,7 +21,7 @@ from vizsla.models import Seal
 from vizsla.models.generator import open_generator
 from vizsla.neural.checkpoints.generator import NGRAMS, GeneratorCheckpoint
 from vizsla.training import TrainingInputs, load_training_recipe, train
-from vizsla.training.prepare.ngrams import drawn_ngrams, ngram_pairs, relevant_passages
+from vizsla.training.kinds.generator import drawn_ngrams, ngram_pairs, relevant_passages
 
 PASSAGES = [
     {"_id": "a", "title": "Paris", "text": "Paris is a city. Its tower was built by Gustave Eiffel. It is high."},

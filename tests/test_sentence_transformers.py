@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders import KINDS, TEXTS, made_encoder, save_modules, save_pieces, states, torch
+from tiny_checkpoints import KINDS, TEXTS, made_encoder, save_modules, save_pieces, states, torch
 from vizsla import Dense, Model, VizslaError
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("cache")
 
 @given(seed=st.integers(0, 1000), tokens=st.integers(1, 6))
 def test_what_is_pooled(seed: int, tokens: int) -> None:
-    from vizsla.neural.text_encoder import pool
+    from vizsla.neural.checkpoints.transformer import pool
 
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(3, tokens, 4)).astype(np.float32)

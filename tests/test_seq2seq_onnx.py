@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from conftest import Cli
-from generators import tiny_seq2seq, torch, transformers
 from test_generation import PASSAGES, _slow
+from tiny_checkpoints import tiny_seq2seq, torch, transformers
 from vizsla import VizslaError
 from vizsla.errors import InputError
 from vizsla.models import generator as generators
 from vizsla.models.generator import CheckpointGenerator, Sampling, export_generator, open_generator
 from vizsla.neural.checkpoints.bart import read_quantised
 from vizsla.neural.checkpoints.generator import GeneratorCheckpoint
-from vizsla.neural.generation import next_tokens
-from vizsla.neural.seq2seq_onnx import DECODER, ENCODER, FILES, OnnxGenerator, _Sampling, _States
+from vizsla.neural.onnx_generator import DECODER, ENCODER, FILES, OnnxGenerator, _Sampling, _States
+from vizsla.neural.torch_generator import next_tokens
 from vizsla.neural.weights import WEIGHTS, read_checkpoint
 
 pytestmark = pytest.mark.usefixtures("in_floats")
@@ -145,7 +145,7 @@ def test_texts_depend_on_their_key_alone(small: CheckpointGenerator, monkeypatch
     assert small.generate(PASSAGES, Sampling(texts=6, max_tokens=10, seed=1), KEYS) != first
     assert small.generate([], sampling) == []
     monkeypatch.setattr(small.running, "threads", 3)
-    monkeypatch.setattr("vizsla.neural.seq2seq_onnx._TEXTS", 6)
+    monkeypatch.setattr("vizsla.neural.onnx_generator._TEXTS", 6)
     assert small.generate(PASSAGES, sampling, KEYS) == first
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from beside import documents
+from qdrant_compared import documents
 from qdrant_server import address, nodes
 from served import Client, build, served
 from vizsla import Index, VizslaError

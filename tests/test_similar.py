@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from small import documents_of, small_dense, small_model
@@ -69,7 +69,6 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
         index.similar("1")
 
 
-@settings(max_examples=25)
 @given(st.integers(0, 39))
 def test_the_words_are_those_with_the_highest_tf_idf(number: int) -> None:
     analyzer = Analyzer.parse("lucene-english")

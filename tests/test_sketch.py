@@ -17,7 +17,7 @@ from vizsla import BM25, Analyzer, Document, Index, Model, VizslaError, parse_mo
 from vizsla.engine.projection import projected, term_keys
 from vizsla.models import Sketch, Spar, expression
 from vizsla.models.bm25 import VARIANTS
-from vizsla.training.prepare.distillation import DistillationSettings, distillation_data
+from vizsla.training.kinds.spar import ImitationSource, imitation_data
 
 WORDS = [f"word{i}" for i in range(40)]
 
@@ -236,8 +236,8 @@ def test_what_a_sketch_is_settled_on(cli: Cli, tmp_path: Path) -> None:
 
 def test_a_sketch_teaches() -> None:
     documents = [Document(str(i), {"text": text}) for i, text in enumerate(texts(30))]
-    settings = DistillationSettings(depth=5, top_positives=2, bottom_negatives=2)
-    pairs = distillation_data(documents, Sketch(width=64), Analyzer.parse("wordpiece"), settings).pairs
+    settings = ImitationSource(depth=5, top_positives=2, bottom_negatives=2)
+    pairs = imitation_data(documents, Sketch(width=64), Analyzer.parse("wordpiece"), settings).pairs
     assert len(pairs.queries) == 30
     assert np.diff(pairs.positives.offsets).tolist() == [2] * 30
 

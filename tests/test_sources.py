@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Cli
-from files import LINES, RECORDS, contents, write
+from made_documents import LINES, RECORDS, contents, write
 from vizsla import read_documents
 from vizsla.datasets import Source
 from vizsla.errors import InputError
@@ -96,7 +96,7 @@ def test_parquet_in_a_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_json_arrays_and_records_over_several_lines(tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vizsla.datasets.records._CHUNK", 64)
+    monkeypatch.setattr("vizsla.datasets.formats.json._CHUNK", 64)
     expected = [(r["id"], {"text": r["text"], "more": r["more"]}) for r in RECORDS]
     layouts = [json.dumps(RECORDS), json.dumps(RECORDS, indent=2), " \ufeff"[1:] + json.dumps(RECORDS, indent=1)]
     layouts += ["\n".join(json.dumps(r, indent=2) for r in RECORDS)]

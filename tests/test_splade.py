@@ -17,25 +17,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders import DOCUMENTS, KINDS, WORDS, bert_config, save_bert_tokenizer, save_pieces, transformers
-from sparse_encoders import (
+from tiny_checkpoints import (
+    DOCUMENTS,
+    KINDS,
     NEW,
     OLD,
     TABLE,
     TEXTS,
+    WORDS,
+    bert_config,
     dense_rows,
     expected,
     masked_language,
+    save_bert_tokenizer,
     save_masked_language,
+    save_pieces,
     save_splade,
+    transformers,
 )
 from vizsla import Dense, Index, LearnedSparse, Model, VizslaError, parse_model
 from vizsla.errors import InputError
 from vizsla.index import verify
 from vizsla.models import Network, expression
 from vizsla.models.saving import save_model
+from vizsla.neural.checkpoints.transformer import MaskedLanguage
 from vizsla.neural.query_tables import TermWeights
-from vizsla.neural.transformer import MaskedLanguage
 from vizsla.neural.weights import write_arrays
 
 pytestmark = pytest.mark.usefixtures("cache")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vizsla.index.storage import stored_ids
-from vizsla.index.storage.stored_ids import DamagedTextsError, PlainIds, StoredIds, StoredTexts, id_columns, ids_at
+from vizsla.index.storage.stored_ids import DamagedTextsError, StoredIds, StoredTexts, id_lists, ids_at
 
 COUNTING = st.tuples(
     st.sampled_from(["", "d", "d0", "d9", "é-", "5-0", "\n"]), st.integers(0, 120), st.integers(1, 9)
@@ -66,9 +66,9 @@ def test_ids_of_several_parts(parts: list[list[str]], places: list[int]) -> None
     read = [(part, first, rows) for part, first in zip(stored, firsts, strict=False)]
     assert ids_at(read) == [ids[i] for i in rows]
     bounds = [0, len(rows) // 3, len(rows) // 3, len(rows)]
-    assert [own.tolist() if isinstance(own, PlainIds) else own for own in id_columns(read, bounds)] == [
-        [ids[i] for i in rows[a:z]] for a, z in pairwise(bounds)
-    ]
+    lists, wanted = id_lists(read, np.array(bounds)), [[ids[i] for i in rows[a:z]] for a, z in pairwise(bounds)]
+    assert list(lists) == [lists[i] for i in range(3)] == lists[:] == wanted
+    assert len(lists) == 3
     with pytest.raises(DamagedTextsError):
         ids_at([(stored[0], 0, np.array([0, len(parts[0])]))])
     with pytest.raises(DamagedTextsError):  # one row that two parts have, and one that none has
@@ -98,7 +98,7 @@ def test_damaged_arrays_are_noticed() -> None:
     no_text = StoredIds(StoredTexts(np.array([97, 255], np.uint8), np.ones(2, np.uint8), np.zeros(1, np.int64)))
     assert no_text.at(np.array([0])) == ["a"]
     with pytest.raises(DamagedTextsError):  # at once, not when somebody looks at the ids
-        id_columns([(no_text, 0, np.array([0, 1]))], [0, 2])
+        id_lists([(no_text, 0, np.array([0, 1]))], np.array([0, 2]))
     with pytest.raises(DamagedTextsError):
         StoredIds(StoredTexts.of(["d"]), stored.runs, stored.order).at(np.array([1]))
     assert not StoredIds(StoredTexts.of(["d"]), stored.runs, stored.order).is_sound()

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Cli
-from files import TABLE, contents, write
+from made_documents import TABLE, contents, write
 from vizsla import VizslaError
 from vizsla.datasets import parse_types
 from vizsla.errors import InputError

@@ -19,7 +19,7 @@ from small import documents_of, small_weights
 from vizsla import Index, LearnedSparse, Model, VizslaError, parse_model
 from vizsla.index import verify
 from vizsla.models import DeepCT, Network, expression
-from vizsla.neural.session import OnnxNetwork
+from vizsla.neural.onnx_network import OnnxNetwork
 
 pytestmark = pytest.mark.usefixtures("in_floats")
 
@@ -93,7 +93,7 @@ def test_no_word_is_lost_by_default(deepct: DeepCT, tmp_path: Path) -> None:
 @pytest.mark.parametrize("head", ["deepct", "sparta"])
 def test_torch_and_onnxruntime_make_the_same(head: str, tmp_path: Path) -> None:
     """In 32-bit floats exactly; in 8 bits up to a part of the spread, and few weights so far."""
-    from vizsla.neural.inference import TorchNetwork
+    from vizsla.neural.torch_network import TorchNetwork
 
     rng = np.random.default_rng(1)
     texts = [np.array([101, *rng.integers(1000, 3000, n), 102]) for n in (1, 40, 0, 13)]
@@ -123,7 +123,7 @@ def dense(vectors: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # some processors multiply 16-bit floats the slow way
 def test_spartas_network_is_its_formula() -> None:
     from vizsla.neural.chunks import packed
-    from vizsla.neural.inference import load
+    from vizsla.neural.torch_network import load
 
     weights = {n: a for n, a in small_weights().items() if not n.startswith("weigh.")}
     network = load({**weights, "shift": np.array([-3.0], np.float32)}, "sparta", 4)

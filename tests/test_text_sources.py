@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from files import contents, write
+from made_documents import contents, write
 from vizsla import read_documents
-from vizsla.datasets.html import html_text, unescaped
-from vizsla.datasets.markdown import front_matter, markdown_text
-from vizsla.datasets.trec import _cut_titles, cut_docno, sgml_text
+from vizsla.datasets.formats.html import html_text, unescaped
+from vizsla.datasets.formats.markdown import front_matter, markdown_text
+from vizsla.datasets.formats.trec import _cut_titles, cut_docno, sgml_text
 from vizsla.errors import InputError
 from waiting import unless_it_never_ends
 

@@ -11,11 +11,9 @@ import torch
 from test_distillation import inputs_of, recipe_of, whole_and_resumed
 from vizsla import Analyzer, BeirDataset, VizslaError
 from vizsla.training import MinedPairs, ScoredPairs, TokenCorpus, TopicPairs, load_training_recipe
-from vizsla.training.arrays.topic_pairs import bin_sizes, k_means
-from vizsla.training.kinds.dense import teacher_vectors
-from vizsla.training.loop.objectives import in_batch_margin_mse_loss
-from vizsla.training.prepare.judged import judged_texts
-from vizsla.training.prepare.teacher import TeacherSettings, open_teacher, teacher_scores
+from vizsla.training.sources.judged import judged_texts
+from vizsla.training.sources.teacher import TeacherSettings, open_teacher, teacher_scores
+from vizsla.training.sources.topics import bin_sizes, in_batch_margin_mse_loss, k_means, teacher_vectors
 
 CPU = torch.device("cpu")
 

@@ -19,16 +19,11 @@ from vizsla.neural.chunks import packed
 from vizsla.neural.heads.dense import Towers, WithFrozenCompanion
 from vizsla.text.sentences import sentences_of
 from vizsla.training import MinedPairs, TokenCorpus, Trainer, TrainingSettings, load_training_recipe
-from vizsla.training.arrays.token_corpus import with_special_tokens
 from vizsla.training.kinds.dense import DenseNetwork, dense_network, network_of
+from vizsla.training.kinds.spar import ImitationSource, drawn_queries, imitation_data, read_questions
 from vizsla.training.loop.objectives import margin_loss
-from vizsla.training.prepare.base_model import base_encoder
-from vizsla.training.prepare.distillation import (
-    DistillationSettings,
-    distillation_data,
-    drawn_queries,
-    read_questions,
-)
+from vizsla.training.networks import base_encoder
+from vizsla.training.sources.token_corpus import with_special_tokens
 
 
 def small_dense_network(start: Path, **options: Any) -> Any:
@@ -60,15 +55,11 @@ def documents(count: int = 60) -> list[Document]:
 
 def test_fewer_sentences_are_drawn_of_passages_further_down() -> None:
     those = documents(4)
-    drawn = list(drawn_queries(those, DistillationSettings()))
+    drawn = list(drawn_queries(those, ImitationSource()))
     counts = [sum(q in d.content["text"] for q in drawn) for d in those]
     assert counts == [5, 2, 2, 1]  # of 6 sentences: 6 / 1.2, 6 / 2.4, 6 / 3.6, 6 / 4.8
-    assert (
-        drawn
-        == list(drawn_queries(those, DistillationSettings()))
-        != list(drawn_queries(those, DistillationSettings(seed=1)))
-    )
-    short = list(drawn_queries(those, DistillationSettings(short_queries=1.0)))
+    assert drawn == list(drawn_queries(those, ImitationSource())) != list(drawn_queries(those, ImitationSource(seed=1)))
+    short = list(drawn_queries(those, ImitationSource(short_queries=1.0)))
     assert all(3 <= len(q.split()) <= 8 for q in short)
     assert any(len(q.split()) < 8 for q in short)
 
@@ -77,27 +68,25 @@ def test_sentences_are_asked_as_questions_are(start: Path, tmp_path: Path) -> No
     file = tmp_path / "train.jsonl"
     file.write_text('{"_id": "a", "text": "who was it"}\n{"_id": "b", "text": "when did they come"}\n')
     those = documents()
-    settings = DistillationSettings(questions=str(file), question_queries=1.0, depth=20)
+    settings = ImitationSource(questions=str(file), question_queries=1.0, depth=20)
     questions = read_questions(settings)
     assert list(questions) == ["who was it", "when did they come"]
     drawn = list(drawn_queries(those, settings, questions))
     assert {q.split()[0] for q in drawn} == {"who", "when"}
     assert all(3 <= len(q.split()) <= 3 + 8 + 2 for q in drawn)
     assert 0.3 < np.mean(["Article" in q for q in drawn]) < 0.7
-    assert len(drawn) == len(list(drawn_queries(those, DistillationSettings())))  # as many as sentences
+    assert len(drawn) == len(list(drawn_queries(those, ImitationSource())))  # as many as sentences
     mixed = list(
-        drawn_queries(
-            those, DistillationSettings(questions=str(file), question_queries=0.3, short_queries=0.3), questions
-        )
+        drawn_queries(those, ImitationSource(questions=str(file), question_queries=0.3, short_queries=0.3), questions)
     )
     assert 0.15 < np.mean([q.startswith(("who", "when")) for q in mixed]) < 0.45
 
     file.write_text('{"_id": "a", "text": "what is ' + those[0].content["text"].split(".")[0] + '"}\n')
     twice = replace(settings, questions=f"{file},{file}", question_queries=0.0)
     analyzer = base_encoder(str(start)).analyzer
-    pairs = distillation_data(those, BM25(), analyzer, twice).pairs
+    pairs = imitation_data(those, BM25(), analyzer, twice).pairs
     assert len(pairs.queries) == 2 + len(list(drawn_queries(those, twice)))
-    assert len(distillation_data(those, BM25(), analyzer, replace(twice, max_sentences=5)).pairs.queries) == 2 + 5
+    assert len(imitation_data(those, BM25(), analyzer, replace(twice, max_sentences=5)).pairs.queries) == 2 + 5
     assert 0 in pairs.positives[0]
     assert pairs.positives[0].tolist() == pairs.positives[1].tolist()
 
@@ -115,30 +104,30 @@ def test_sentences_are_asked_as_questions_are(start: Path, tmp_path: Path) -> No
 def test_questions_to_train_on_are_never_their_answers(start: Path, tmp_path: Path, name: str, content: str) -> None:
     file = tmp_path / name
     file.write_text(content)
-    assert list(read_questions(DistillationSettings(questions=str(file)))) == ["who was it", "when was it"]
-    settings = DistillationSettings(dev_questions=str(file), depth=2, top_positives=1, bottom_negatives=1)
+    assert list(read_questions(ImitationSource(questions=str(file)))) == ["who was it", "when was it"]
+    settings = ImitationSource(dev_questions=str(file), depth=2, top_positives=1, bottom_negatives=1)
     analyzer = base_encoder(str(start)).analyzer
     those = [Document(str(i), {"text": "him then later 1900"}) for i in range(3)]  # the answers, not the questions
     with pytest.raises(VizslaError, match="none of the questions in"):
-        distillation_data(those, BM25(), analyzer, settings)
+        imitation_data(those, BM25(), analyzer, settings)
 
 
 def test_questions_that_cannot_be_asked_are_told(tmp_path: Path) -> None:
     with pytest.raises(VizslaError, match="needs real questions"):
-        DistillationSettings(question_queries=0.5)
+        ImitationSource(question_queries=0.5)
     with pytest.raises(VizslaError, match=r"between 0 and 0.4, not 0.5"):
-        DistillationSettings(question_queries=0.5, short_queries=0.6, questions="some.jsonl")
+        ImitationSource(question_queries=0.5, short_queries=0.6, questions="some.jsonl")
     (tmp_path / "none.jsonl").write_text("")
     with pytest.raises(VizslaError, match="no questions in"):
-        read_questions(DistillationSettings(questions=str(tmp_path / "none.jsonl")))
+        read_questions(ImitationSource(questions=str(tmp_path / "none.jsonl")))
     with pytest.raises(VizslaError, match=r"missing\.jsonl"):
-        read_questions(DistillationSettings(questions=str(tmp_path / "missing.jsonl")))
+        read_questions(ImitationSource(questions=str(tmp_path / "missing.jsonl")))
 
 
 def test_a_pupil_learns_from_the_ranking_of_its_teacher(start: Path) -> None:
-    those, settings = documents(), DistillationSettings(depth=20, top_positives=4, bottom_negatives=3)
+    those, settings = documents(), ImitationSource(depth=20, top_positives=4, bottom_negatives=3)
     analyzer = base_encoder(str(start)).analyzer
-    pairs = distillation_data(those, BM25(), analyzer, settings).pairs
+    pairs = imitation_data(those, BM25(), analyzer, settings).pairs
     bm25 = BM25()
     statistics = bm25.statistics([d.content for d in those])
     queries = list(drawn_queries(those, settings))
@@ -151,9 +140,9 @@ def test_a_pupil_learns_from_the_ranking_of_its_teacher(start: Path) -> None:
         np.testing.assert_allclose(row[pairs.positives[number]], row[ranked[:4]], rtol=1e-5)
         np.testing.assert_allclose(row[pairs.negatives[number]], row[ranked[-3:]], rtol=1e-5)
     with pytest.raises(VizslaError, match="positives 60"):
-        DistillationSettings(top_positives=60)
+        ImitationSource(top_positives=60)
     with pytest.raises(VizslaError, match="for none of the sentences"):
-        distillation_data(those[:8], BM25(), analyzer, settings)
+        imitation_data(those[:8], BM25(), analyzer, settings)
 
 
 def test_a_step_gives_the_same_batch_whenever_it_is_drawn() -> None:

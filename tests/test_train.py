@@ -73,7 +73,7 @@ def test_a_query_without_a_network(cli: Cli, judged: Path, start: Path, tmp_path
 
     from vizsla.neural.chunks import packed
     from vizsla.neural.heads.splade import SpladeDoc
-    from vizsla.training.prepare.base_model import base_sparse_network
+    from vizsla.training.networks import base_sparse_network
 
     network = base_sparse_network(str(start), "splade-doc").network
     assert isinstance(network, SpladeDoc)

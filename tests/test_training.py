@@ -36,10 +36,10 @@ from vizsla.training import (
     TrainingSettings,
     train_masked_lm,
 )
-from vizsla.training.arrays.products import SparseRows
-from vizsla.training.arrays.token_corpus import with_special_tokens
-from vizsla.training.loop.objectives import contrastive_loss, info_nce
+from vizsla.training.loop.objectives import contrastive_loss
+from vizsla.training.loop.products import SparseRows, inner_products
 from vizsla.training.loop.trainer import cached_backward
+from vizsla.training.sources.token_corpus import with_special_tokens
 
 VOCABULARY = 120
 
@@ -82,7 +82,7 @@ def test_gradient_caching_is_plain_back_propagation(tokens: int, kept_chunks: in
 
     def loss_of(queries: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
         regulariser = (queries.mean(0) ** 2).sum() + (documents.mean(0) ** 2).sum()
-        return info_nce(queries, documents, 0.7) + 0.01 * regulariser
+        return contrastive_loss(inner_products(queries, documents) / 0.7) + 0.01 * regulariser
 
     plain, cached = small_network(), small_network()
     sides = [batch(1), batch(2)]
@@ -111,7 +111,11 @@ def test_the_second_pass_draws_the_same_random_numbers() -> None:
 
     side = packed(*batch(4), 30)
     torch.manual_seed(9)
-    cached_backward(encode, [side, side], lambda *made: info_nce(*(network.vectors(m, side) for m in made)))
+    cached_backward(
+        encode,
+        [side, side],
+        lambda *made: contrastive_loss(inner_products(*(network.vectors(m, side) for m in made))),
+    )
     first, second = seen[: len(seen) // 2], seen[len(seen) // 2 :]
     assert len(side.chunks) > 1
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
@@ -264,13 +268,13 @@ def test_a_packed_corpus_goes_to_disk_and_back(tmp_path: Path) -> None:
         TokenCorpus.open(tmp_path / "c")
 
 
-def test_info_nce_by_hand() -> None:
-    queries, documents = torch.eye(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64)
+def test_contrastive_loss_by_hand() -> None:
+    scores = torch.eye(2, dtype=torch.float64)
     one = float(np.log(1 + np.exp(-1)))
-    assert info_nce(queries, documents).item() == pytest.approx(one)
-    assert info_nce(queries, documents, 0.5).item() == pytest.approx(float(np.log(1 + np.exp(-2))))
-    more = torch.cat([documents, torch.zeros(1, 2, dtype=torch.float64)])
-    assert info_nce(queries, more, symmetric=False).item() == pytest.approx(float(np.log(1 + 2 * np.exp(-1))))
+    assert contrastive_loss(scores).item() == pytest.approx(one)
+    assert contrastive_loss(scores / 0.5).item() == pytest.approx(float(np.log(1 + np.exp(-2))))
+    more = torch.cat([scores, torch.zeros(2, 1, dtype=torch.float64)], 1)
+    assert contrastive_loss(more, symmetric=False).item() == pytest.approx(float(np.log(1 + 2 * np.exp(-1))))
 
 
 def small_pairs() -> CroppedPairs:

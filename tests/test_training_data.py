@@ -20,7 +20,7 @@ from vizsla.training.kinds.augmenter import (
     chosen_terms,
     sampled_queries,
 )
-from vizsla.training.prepare.judged import judged_pairs
+from vizsla.training.sources.judged import judged_texts
 
 PIECES = Analyzer.parse("wordpiece")
 
@@ -61,7 +61,7 @@ def test_a_data_set_may_say_what_to_tell_apart(judged: Path, tmp_path: Path) -> 
     ):
         (folder / "train_hard_negatives.jsonl").write_text(text + "\n")
         with pytest.raises(InputError, match=problem):
-            judged_pairs([BeirDataset.open(folder)], PIECES)
+            list(judged_texts([BeirDataset.open(folder)], PIECES))
     assert BeirDataset.open(judged).hard_negatives() == {}
 
 
@@ -71,7 +71,7 @@ def test_hard_negatives_of_several_models_and_runs(judged: Path, tmp_path: Path)
     run = tmp_path / "run.trec"
     run.write_text("".join(f"q0 Q0 {d} {rank} {9 - rank} run\n" for rank, d in enumerate(("7", "0", "9", "11"), 1)))
     rows = {
-        names: judged_pairs([dataset], PIECES, negatives=names, negatives_depth=4).negatives
+        names: next(judged_texts([dataset], PIECES, negatives=names, negatives_depth=4)).pairs.negatives
         for names in ("bm25", "bm25-wp(b=0)", str(run), f"bm25 ; bm25-wp(b=0);{run}")
     }
     *single, joined = rows.values()
@@ -82,7 +82,7 @@ def test_hard_negatives_of_several_models_and_runs(judged: Path, tmp_path: Path)
         assert joined[query].tolist() == expected
     assert any(len(joined[query]) > len(single[0][query]) for query in range(1, 30))
     with pytest.raises(VizslaError, match="a run belongs to one data set, not to 2"):
-        judged_pairs([dataset, dataset], PIECES, negatives=f"bm25;{run}")
+        next(judged_texts([dataset, dataset], PIECES, negatives=f"bm25;{run}"))
 
 
 def test_some_queries_in_their_order() -> None:

@@ -18,7 +18,7 @@ from vizsla.index.storage import trust
 def approximate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pytest.importorskip("faiss")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "here"))
-    monkeypatch.setattr("vizsla.engine.ann._FEW", 60)
+    monkeypatch.setattr("vizsla.engine.vector_indexes.faiss_indexes._FEW", 60)
     with Index.create(tmp_path / "near", Scattered(), vector_index="hnsw(min_documents=300)") as index:
         index.add([{"id": str(i), "text": f"w{i % 97} v{i}"} for i in range(400)])
         index.commit()

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from numbered import found, records
 from vizsla import BM25, Index, VizslaError
 from vizsla.errors import CollectionError, UncommittedChangesWarning
 from vizsla.index import verify
-from written import found, records
 
 
 @pytest.mark.parametrize("memory", [1, 1 << 30])
@@ -38,7 +38,6 @@ def test_a_call_that_fails_adds_nothing_and_loses_nothing(
     assert verify(folder) == []
 
 
-@settings(max_examples=25)
 @given(
     calls=st.lists(st.tuples(st.lists(st.integers(0, 12), max_size=8), st.booleans()), max_size=6),
     memory=st.sampled_from([1, 1 << 30]),

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from conftest import Cli
+from examples import part_of_examples
 from served import Client, served
 from vizsla import AsyncIndex, Index, RemoteIndex, VizslaError
 from vizsla.errors import UnsupportedError
@@ -128,7 +128,7 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestLife.settings = part_of_examples(0.5, stateful_step_count=20)
 
 
 DOGS = [

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from beside import differences
 from cluster_crash import killed
 from conftest import Cli
+from numbered import build
+from qdrant_compared import WORDS, contents, differences, documents, encode
 from qdrant_server import Node
 from scattered import Scattered, ScatteredTokens
-from uploaded import WORDS, contents, encode, records
-from vizsla import BM25, Index, Model, VizslaError
+from vizsla import BM25, Model, VizslaError
 from vizsla import open as open_location
 from vizsla.backends.qdrant import QdrantIndex, filling, generations
 from vizsla.backends.qdrant import lock as locks
@@ -33,10 +33,9 @@ from vizsla.backends.qdrant.lock import WriteLock
 from vizsla.backends.qdrant.points import recount
 from vizsla.backends.qdrant.reweighing import error_bound, reweigh
 from vizsla.backends.qdrant.terms import TermNumbers, numbered
-from vizsla.backends.qdrant.upload import UploadOptions, upload_parts
+from vizsla.backends.qdrant.upload import UploadOptions, count_parts, upload_parts
 from vizsla.errors import CollectionError, InputError
 from vizsla.index import PartSet
-from vizsla.index.parts.part_set import count_parts
 from vizsla.models import CountedStatistics
 from waiting import LIMIT, eventually
 
@@ -74,30 +73,23 @@ def added(where: str, some: list[dict[str, Any]], model: Model) -> None:
         index.commit()
 
 
-def build(some: list[dict[str, Any]], path: Path, model: Model) -> Index:
-    index = Index.create(path, model)
-    index.add(some)
-    index.commit()
-    return index
-
-
 # Uploads
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_parts_give_what_documents_give(tmp_path: Path, where: str, model: Model) -> None:
-    some = records(70)
+    some = documents(70)
     report = upload_parts(encode(some, tmp_path / "parts", model), where, model)
     assert (report.documents, report.resumed, report.was_there) == (70, False, False)
     added(f"{where}-added", some, model)
     assert contents(where) == contents(f"{where}-added")
-    with build(some, tmp_path / "i", model) as local, open_location(where) as cluster:
+    with build(tmp_path / "i", some, model) as local, open_location(where) as cluster:
         assert differences(local, cluster, QUERIES, 20, cancelling=len(model.parts) > 1) == []
 
 
 @pytest.mark.slow
 def test_several_processes_write_the_same(tmp_path: Path, where: str) -> None:
-    some = records(200)
+    some = documents(200)
     parts = encode(some, tmp_path / "parts", "bm25", batch=10)
     upload_parts(parts, where)
     upload_parts(parts, f"{where}-2", options=UploadOptions(workers=2, shards=2))
@@ -111,7 +103,7 @@ def test_a_fitted_weight_is_that_of_an_index(tmp_path: Path, where: str) -> None
     some = [{"id": str(i), "title": "t", "text": " ".join(rng.choices(WORDS, k=30))} for i in range(90)]
     model = AutoWeightedSum((BM25() + BM25(k1=3, variant="atire", namespace="other")).parts, "auto")
     upload_parts(encode(some, tmp_path / "parts", model), where, model)
-    with build(some, tmp_path / "i", model) as local, open_location(where) as cluster:
+    with build(tmp_path / "i", some, model) as local, open_location(where) as cluster:
         weights = [part.weight for part in local.model.parts]
         assert weights[1] != 1.0
         assert [part.weight for part in cluster.model.parts] == weights
@@ -119,7 +111,7 @@ def test_a_fitted_weight_is_that_of_an_index(tmp_path: Path, where: str) -> None
 
 
 def test_a_collection_is_replaced_at_once_and_the_old_one_kept(tmp_path: Path, where: str) -> None:
-    old, new = encode(records(60), tmp_path / "old", "bm25"), encode(records(80, seed=1), tmp_path / "new", "bm25")
+    old, new = encode(documents(60), tmp_path / "old", "bm25"), encode(documents(80, seed=1), tmp_path / "new", "bm25")
     upload_parts(old, where)
     expected = [contents(where)["documents"].keys()]
     sizes, errors, stop = set[int](), list[BaseException](), threading.Event()
@@ -153,8 +145,8 @@ def test_a_collection_is_replaced_at_once_and_the_old_one_kept(tmp_path: Path, w
 
 
 def test_changes_meanwhile_are_not_lost(tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    upload_parts(encode(records(30), tmp_path / "old", "bm25"), where)
-    parts = encode(records(40), tmp_path / "new", "bm25")
+    upload_parts(encode(documents(30), tmp_path / "old", "bm25"), where)
+    parts = encode(documents(40), tmp_path / "new", "bm25")
     run = filling.Filling.run
 
     def run_and_change(self: Any, progress: Any) -> None:
@@ -181,10 +173,10 @@ def test_changes_meanwhile_are_not_lost(tmp_path: Path, where: str, monkeypatch:
 
 
 def test_nobody_writes_to_a_collection_that_was_replaced(tmp_path: Path, where: str) -> None:
-    upload_parts(encode(records(20), tmp_path / "old", "bm25"), where)
+    upload_parts(encode(documents(20), tmp_path / "old", "bm25"), where)
     with open_location(where) as index, index.writer() as writer:
         writer.add([{"id": "x", "text": "dog"}])
-        upload_parts(encode(records(25), tmp_path / "new", "bm25"), where)
+        upload_parts(encode(documents(25), tmp_path / "new", "bm25"), where)
         with pytest.raises(CollectionError, match="has been replaced by another one; open it again"):
             writer.commit()
         from vizsla.backends.qdrant.writer import QdrantWriter
@@ -210,7 +202,7 @@ def stopped_after(monkeypatch: pytest.MonkeyPatch, pieces: int) -> None:
 
 @pytest.mark.usefixtures("one_thread")
 def test_half_an_upload_is_refused_and_goes_on(tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    some = records(100)
+    some = documents(100)
     parts = encode(some, tmp_path / "parts", "bm25")
     with monkeypatch.context() as patch:
         stopped_after(patch, 3)
@@ -219,7 +211,7 @@ def test_half_an_upload_is_refused_and_goes_on(tmp_path: Path, where: str, monke
     with pytest.raises(CollectionError, match="is not finished: its upload goes on, or was stopped"):
         open_location(where)
     with pytest.raises(CollectionError, match=r"another upload to .* was begun and is not finished"):
-        upload_parts(encode(records(10, seed=3), tmp_path / "other", "bm25"), where)
+        upload_parts(encode(documents(10, seed=3), tmp_path / "other", "bm25"), where)
     written = []
     write = filling.Pieces.write
     monkeypatch.setattr(filling.Pieces, "write", lambda self, piece: written.append(piece) or write(self, piece))
@@ -234,7 +226,7 @@ def test_half_an_upload_is_refused_and_goes_on(tmp_path: Path, where: str, monke
 def test_documents_that_servers_lost_are_written_again(
     tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    some = records(100)
+    some = documents(100)
     parts = encode(some, tmp_path / "parts", "bm25")
     send, calls = filling.Pieces.send, iter(range(10**6))
     monkeypatch.setattr(filling.Pieces, "send", lambda self, points: next(calls) == 1 or send(self, points))
@@ -249,7 +241,7 @@ def test_documents_that_servers_lost_are_written_again(
 
 @pytest.mark.usefixtures("one_thread")
 def test_one_writer_at_a_time_and_told_so(tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = encode(records(60), tmp_path / "parts", "bm25")
+    parts = encode(documents(60), tmp_path / "parts", "bm25")
     with monkeypatch.context() as patch:
         stopped_after(patch, 2)
         with pytest.raises(VizslaError, match="stopped"):
@@ -270,7 +262,7 @@ def test_one_writer_at_a_time_and_told_so(tmp_path: Path, where: str, monkeypatc
 @pytest.mark.slow
 def test_a_killed_upload_goes_on(tmp_path: Path, where: str) -> None:
     """More moments: make cluster-crash."""
-    some = records(300)
+    some = documents(300)
     parts = encode(some, tmp_path / "parts", "bm25", batch=10)
     assert killed("upload", where, parts, pieces=7) == -signal.SIGKILL
     with pytest.raises(CollectionError, match="is not finished"):
@@ -291,13 +283,13 @@ def test_what_cannot_be_uploaded(tmp_path: Path, where: str, server: Node, monke
         return tmp_path / name
 
     with pytest.raises(VizslaError, match="split into passages, but a collection in Qdrant has whole documents"):
-        upload_parts(part("passages", records(4), passages=5), where)
+        upload_parts(part("passages", documents(4), passages=5), where)
     monkeypatch.setattr("vizsla.index.writing.analysis.BATCH_CHARACTERS", 1)  # of a batch the last one stays
-    twice = part("twice", [*records(3), records(3)[0]])
+    twice = part("twice", [*documents(3), documents(3)[0]])
     with pytest.raises(InputError, match=r"part\.parquet: the id 'd0' appears a second time"):
         upload_parts(twice, where)
     assert bases(where) == (None, ())
-    good = part("good", records(4))
+    good = part("good", documents(4))
     with pytest.raises(VizslaError, match="is not the address of a collection"):
         upload_parts(good, "http://localhost/x")
     with pytest.raises(VizslaError, match="workers, the number of processes, must be 1 or more"):
@@ -334,8 +326,8 @@ def test_an_upload_of_nothing(tmp_path: Path, where: str) -> None:
 
 def drifted(where: str, model: Model) -> list[dict[str, Any]]:
     """A collection whose documents have become longer; gives those that it has."""
-    some = records(120)
-    longer = [{**d, "id": f"x{i}", "text": f"{d['text']} " * 3} for i, d in enumerate(records(80, seed=9))]
+    some = documents(120)
+    longer = [{**d, "id": f"x{i}", "text": f"{d['text']} " * 3} for i, d in enumerate(documents(80, seed=9))]
     with QdrantIndex.create(where, model) as index:
         index.add(some)
         index.commit()
@@ -366,22 +358,22 @@ def test_renewed_weights_are_those_of_new_documents(tmp_path: Path, where: str, 
     assert after == expected
     assert before["documents"].keys() == after["documents"].keys()
     assert reweigh(where).renewed is False
-    with build(some, tmp_path / "i", model) as local, open_location(where) as cluster:
+    with build(tmp_path / "i", some, model) as local, open_location(where) as cluster:
         assert differences(local, cluster, QUERIES, 20, cancelling=len(model.parts) > 1) == []
         assert cluster.term_statistics("word1 word7 word70") == local.term_statistics("word1 word7 word70")
 
 
 def test_counts_that_weights_do_not_give_back(tmp_path: Path, where: str) -> None:
-    """With b near 0 a count of thousands has the weight of one more; it is kept beside the weight."""
+    """With b near 0 a count of many thousands has the weight of one more; it is kept beside the weight."""
     model = BM25(b=0.001)
-    some = [*records(20), {"id": "much", "text": "word7 " * 6000 + "word8"}]
+    some = [*documents(20), {"id": "much", "text": "word7 " * 20_000 + "word8"}]
     upload_parts(encode(some, tmp_path / "parts", model), where, model)
     with open_location(where) as index:
-        index.add(records(20, seed=4))  # of the same ids, in place of the others
+        index.add(documents(20, seed=4))  # of the same ids, in place of the others
         index.commit()
-    assert contents(where)["documents"]["much"]["counts"] == {"word7": 6000}
+    assert contents(where)["documents"]["much"]["counts"] == {"word7": 20_000}
     assert reweigh(where, threshold=0).renewed
-    now = [{"id": "much", "text": some[-1]["text"]}, *records(20, seed=4)]
+    now = [{"id": "much", "text": some[-1]["text"]}, *documents(20, seed=4)]
     added(f"{where}-added", now, model)
     found, fresh = contents(where), contents(f"{where}-added")
     assert found["terms"] == fresh["terms"]
@@ -452,7 +444,7 @@ def test_a_stopped_reweighing_goes_on(where: str, monkeypatch: pytest.MonkeyPatc
         assert differences(fresh, cluster, QUERIES, 20) == []
     with monkeypatch.context() as patch:  # begun, and then documents are added: it begins again
         with open_location(where) as cluster:
-            cluster.add(records(30, seed=5))
+            cluster.add(documents(30, seed=5))
             cluster.commit()
         stopped_after(patch, 1)
         with pytest.raises(VizslaError, match="stopped"):
@@ -468,9 +460,9 @@ def test_a_commit_renews_weights_if_asked(where: str, monkeypatch: pytest.Monkey
     """At the bound, in the middle of the life of a writer; one that was stopped goes on at the next commit."""
     monkeypatch.setattr(generations, "GRACE", 0.0)
     monkeypatch.setattr("vizsla.backends.qdrant.reweighing.PIECE", 20)
-    longer = [{**d, "id": f"x{i}", "text": f"{d['text']} " * 3} for i, d in enumerate(records(40, seed=9))]
+    longer = [{**d, "id": f"x{i}", "text": f"{d['text']} " * 3} for i, d in enumerate(documents(40, seed=9))]
     late = {"id": "late", "text": "word1 word2 " * 40}
-    added(where, records(60), BM25())
+    added(where, documents(60), BM25())
     first = bases(where)[0]
     with QdrantIndex(f"{where}?reweigh=5") as index:
         index.add(longer)
@@ -492,7 +484,7 @@ def test_a_commit_renews_weights_if_asked(where: str, monkeypatch: pytest.Monkey
         index.add([late])  # by the same writer
         index.commit()
         assert index.info()["namespaces"]["words"]["drift"] == 0
-        added(f"{where}-added", [*records(60), *longer, late], BM25())
+        added(f"{where}-added", [*documents(60), *longer, late], BM25())
         with open_location(f"{where}-added") as fresh:
             assert differences(fresh, index, QUERIES, 20) == []
     assert contents(where)["terms"] == contents(f"{where}-added")["terms"]
@@ -545,17 +537,17 @@ def test_terms_in_blocks_and_terms_of_their_own(
 ) -> None:
     """An upload, then changes of its terms and new ones; weights renewed, and a writer that died."""
     monkeypatch.setattr("vizsla.backends.qdrant.upload.BLOCK", 8)
-    upload_parts(encode(records(50), tmp_path / "parts", model), where, model)
+    upload_parts(encode(documents(50), tmp_path / "parts", model), where, model)
     new = [{"id": f"n{i}", "text": f"word1 fresh{i} fresh{i + 1} word{i}"} for i in range(20)]
     with QdrantIndex(where) as index:
         uploaded = index.info()["distinct_terms"]
-        index.add([*new, *records(10, seed=3)])
+        index.add([*new, *documents(10, seed=3)])
         index.delete(["d20", "d21"])
         index.commit()
         assert index.info()["distinct_terms"] >= uploaded + 21
         state = index.reader.state
         assert state.term_blocks.count == -(-uploaded // 8)
-    now = [*(d for d in records(50)[10:] if d["id"] not in ("d20", "d21")), *new, *records(10, seed=3)]
+    now = [*(d for d in documents(50)[10:] if d["id"] not in ("d20", "d21")), *new, *documents(10, seed=3)]
     added(f"{where}-added", now, model)
     expected = contents(f"{where}-added")["terms"]
     assert contents(where)["terms"] == expected
@@ -594,7 +586,7 @@ def test_parts_are_counted_as_an_index_counts(
     some = [{"id": str(i), "text": " ".join(words)} for i, words in enumerate(texts)]
     parts = PartSet(encode(some, folder / "parts", "bm25", shards, batch=4))
     counts = count_parts(parts, BM25())
-    with build(some, folder / "i", BM25()) as local:
+    with build(folder / "i", some, BM25()) as local:
         words = counts.namespaces["words"]
         facts = local.info()["namespaces"]["words"]
         assert (words.documents, words.total_length) == (facts["documents"], facts["tokens"])

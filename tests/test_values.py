@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Cli
-from files import contents, write
+from made_documents import contents, write
 from vizsla import Document, Index, Splitter, VizslaError, read_documents
 from vizsla.datasets import FieldNames
 from vizsla.datasets.values import plain_content

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from numbered import found, records
 from vizsla import BM25, Index, VizslaError
 from vizsla.engine import segment as engine_segment
 from vizsla.errors import CollectionError
 from vizsla.index import verify
 from vizsla.index.writing import term_numbers
-from written import found, records
 
 
 def in_thread(call: Callable[[], Any]) -> Any:

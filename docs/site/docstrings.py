@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 
 try:
-    from griffe import Extension, Object
+    from griffe import Class, Docstring, Extension, Module, Object
 except ImportError:  # the tests need as_markdown alone
-    Extension, Object = object, object  # type: ignore[assignment, misc]
+    Class, Docstring, Extension, Module, Object = object, object, object, object, object  # type: ignore[assignment, misc]
 
 PARAMETER = re.compile(r"`[^`]+`(, `[^`]+`)*: ")
 
@@ -59,3 +59,26 @@ class Docstrings(Extension):
         """Called for every module, class, function and attribute."""
         if obj.docstring is not None:
             obj.docstring.value = as_markdown(obj.docstring.value)
+
+    def on_package(self, *, pkg: Module, **_: object) -> None:
+        """Called when all of a package is read: a method without a docstring gets that of the class above."""
+        for module in _modules(pkg):
+            for cls in module.classes.values():
+                if not cls.is_alias:
+                    _inherit(cls)
+
+
+def _modules(module: Module) -> Iterator[Module]:
+    yield module
+    for inner in module.modules.values():
+        if not inner.is_alias:
+            yield from _modules(inner)
+
+
+def _inherit(cls: Class) -> None:
+    above = cls.mro()
+    for name, member in cls.members.items():
+        if not member.is_alias and member.docstring is None:
+            described = (base.members[name].docstring for base in above if name in base.members)
+            if (found := next((text for text in described if text is not None), None)) is not None:
+                member.docstring = Docstring(found.value, parent=member)

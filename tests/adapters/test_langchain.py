@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import copy
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from string import ascii_lowercase
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 pytest.importorskip("langchain_tests")
@@ -19,11 +22,36 @@ from langchain_core.indexing import InMemoryRecordManager, index
 from langchain_core.vectorstores import VectorStore
 from langchain_tests.integration_tests import RetrieversIntegrationTests, VectorStoreIntegrationTests
 
-import letters  # noqa: F401 (registers a model)
 from served import served
-from vizsla import Index, VizslaError
+from vizsla import DenseComponent, Index, VizslaError
 from vizsla.adapters.langchain import VizslaRetriever, VizslaVectorStore
 from vizsla.errors import VizslaWarning
+from vizsla.models import MODELS, Fields, field_text
+
+
+@MODELS.register("letters", help="How often each letter occurs.")
+@dataclass(frozen=True)
+class Letters(DenseComponent):
+    """Counts of letters, as vectors of length 1, so that every document is found; a text is most like itself."""
+
+    fields: tuple[str, ...] = ("text",)
+    namespace: str = "letters"
+    name: str = "letters"
+
+    kind: ClassVar[str] = "toy-letters"
+
+    @property
+    def dimensions(self) -> int:
+        return len(ascii_lowercase)
+
+    def document_embeddings(self, documents: Sequence[Fields]) -> tuple[np.ndarray, np.ndarray]:
+        return self.query_embeddings([field_text(d, self.fields) for d in documents])
+
+    def query_embeddings(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        rows = np.array([[text.count(letter) for letter in ascii_lowercase] for text in texts], np.float32)
+        rows = rows.reshape(-1, self.dimensions)
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        return rows / np.maximum(norms, 1e-9), norms[:, 0] > 0
 
 
 @pytest.mark.asyncio

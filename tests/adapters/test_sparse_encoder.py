@@ -16,9 +16,19 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.base.modules import Router, Transformer
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding, SpladePooling
 
-from encoders import KINDS, WORDS, save_pieces, torch
 from small import small_model
-from sparse_encoders import OLD, TEXTS, dense_rows, masked_language, save_masked_language, save_splade
+from tiny_checkpoints import (
+    KINDS,
+    OLD,
+    TEXTS,
+    WORDS,
+    dense_rows,
+    masked_language,
+    save_masked_language,
+    save_pieces,
+    save_splade,
+    torch,
+)
 from vizsla import LearnedSparse, parse_model
 from vizsla.models.saving import save_model
 

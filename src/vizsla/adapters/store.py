@@ -12,9 +12,9 @@ from typing import Any
 from vizsla.adapters.filters import ALL
 from vizsla.errors import UnsupportedError, VizslaError, kind_of
 from vizsla.index import Collection, Index
+from vizsla.index.searchable import SearchableCollection
 from vizsla.index.storage import forking
 from vizsla.index.storage.in_memory import NAME as IN_MEMORY
-from vizsla.index.view import SearchableCollection
 from vizsla.models import Model, parse_model
 from vizsla.retrievers import open
 from vizsla.retrievers.locations import folder_of

@@ -19,8 +19,8 @@ from typing import IO
 import numpy as np
 
 from vizsla.backends.anserini import write_collection
-from vizsla.backends.bulk import ENGINES, write_bulk
 from vizsla.backends.ciff import write_ciff
+from vizsla.backends.elasticsearch import ENGINES, write_bulk
 from vizsla.backends.impacts import fitted
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.index import Index, document_vectors, vector_blocks

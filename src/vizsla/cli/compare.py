@@ -89,15 +89,21 @@ def _read_runs(given: list[str], datasets: list[str]) -> dict[str, dict[str, Run
     runs: dict[str, dict[str, Run]] = {}
     for text in given:
         system, dataset, path = named_file(text)
-        if not dataset and len(datasets) > 1:
-            raise VizslaError(f"which data set is {text!r} a run on? write {system}@{datasets[0]}=FILE")
-        if dataset and dataset not in datasets:
-            raise UnknownNameError("data set in this comparison", dataset, datasets)
+        dataset = _dataset(dataset, datasets, f"is {text!r} a run on? write {system}@{datasets[0]}=FILE")
         by_dataset = runs.setdefault(system, {})
-        if (dataset or datasets[0]) in by_dataset:
+        if dataset in by_dataset:
             raise VizslaError(f"two runs on one data set are called {system!r}; write NAME=FILE")
-        by_dataset[dataset or datasets[0]] = Run.read(path)
+        by_dataset[dataset] = Run.read(path)
     return runs
+
+
+def _dataset(named: str, datasets: list[str], question: str) -> str:
+    """The data set that is named, which may be left out if there is only one."""
+    if not named and len(datasets) > 1:
+        raise VizslaError(f"which data set {question}")
+    if named and named not in datasets:
+        raise UnknownNameError("data set in this comparison", named, datasets)
+    return named or datasets[0]
 
 
 def _open_indexes(given: list[str], datasets: list[str], opened: ExitStack) -> dict[str, dict[str, Retriever]]:
@@ -108,14 +114,11 @@ def _open_indexes(given: list[str], datasets: list[str], opened: ExitStack) -> d
         system, _, dataset = name.partition("@")
         if not equals or not system or not location:
             raise VizslaError(f"--index is written as NAME=INDEX, not {text!r}")
-        if not dataset and len(datasets) > 1:
-            raise VizslaError(f"which data set is {text!r} an index of? write {system}@{datasets[0]}=INDEX")
-        if dataset and dataset not in datasets:
-            raise UnknownNameError("data set in this comparison", dataset, datasets)
+        dataset = _dataset(dataset, datasets, f"is {text!r} an index of? write {system}@{datasets[0]}=INDEX")
         by_dataset = found.setdefault(system, {})
-        if (dataset or datasets[0]) in by_dataset:
+        if dataset in by_dataset:
             raise VizslaError(f"two indexes of one data set are called {system!r}; give each its own name")
-        by_dataset[dataset or datasets[0]] = opened.enter_context(open_retriever(location))
+        by_dataset[dataset] = opened.enter_context(open_retriever(location))
     return found
 
 

@@ -72,7 +72,6 @@ def index(
     Sources are JSON lines, csv, tsv, Parquet, TREC SGML, a folder in BEIR's layout, or folders of PDF, Word, mail,
     HTML, Markdown, source code and text files.
     """
-    from vizsla.index import Index, replace_index
     from vizsla.models import parse_model
 
     console.check_folder(output, "an index")
@@ -95,21 +94,30 @@ def index(
         found = reading.find(sources, parsed.fields)
         if model is None:
             parsed = _model_of_language(language or "auto", found)
+        _index_sources(found, output, parsed, passages.splitter, overwrite, kept, workers, skip_bad=reading.skip_bad)
+
+
+def _index_sources(
+    sources: list[Source], output: Path, model: Model, splitter: Splitter | None, overwrite: bool, kept: _Kept,
+    workers: int | None, *, skip_bad: bool,
+) -> None:  # fmt: skip
+    """Build an index from sources."""
+    from vizsla.index import Index, replace_index
+
     started = time.perf_counter()
-    if parsed.needs_corpus_statistics:
+    if model.needs_corpus_statistics:
         console.remark(
-            f"{parsed.name} needs the statistics of all documents first: they are read twice, and held in memory"
+            f"{model.name} needs the statistics of all documents first: they are read twice, and held in memory"
         )
-        parsed = parsed.fit(_readable(found, parsed, passages.splitter))
+        model = model.fit(_readable(sources, model, splitter))
     with (
         replace_index(output, overwrite=overwrite) as building,
-        Index.create(building, parsed, passages=passages.splitter, **kept) as new,
+        Index.create(building, model, passages=splitter, **kept) as new,
     ):
-        documents = read_with_progress(found, "Indexing", raw=passes_lines(parsed, workers))
-        with reading.naming_skip_bad(sources):
-            added = new.add(documents, workers=workers, skip_bad=reading.skip_bad)
+        documents = read_with_progress(sources, "Indexing", raw=passes_lines(model, workers))
+        added = new.add(documents, workers=workers, skip_bad=skip_bad)
         new.commit()
-    report_skipped(found, added)
+    report_skipped(sources, added)
     with Index.open(output) as built:
         report(built, added, time.perf_counter() - started)
 

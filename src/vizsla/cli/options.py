@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast, get_type_hints
 
 import typer
 
@@ -22,7 +22,7 @@ from vizsla.errors import InputError, UnsupportedError, VizslaError
 if TYPE_CHECKING:
     from vizsla.datasets import BeirDataset, Document, RawLines, Source, Splitter
     from vizsla.index import Added, Index, IndexView
-    from vizsla.index.view import SearchableCollection
+    from vizsla.index.searchable import SearchableCollection
     from vizsla.models import Model
     from vizsla.runs import Hits, PageOptions, Retriever, Run
 
@@ -150,14 +150,6 @@ Language = Annotated[
         help="If the index has several languages: that of the query, as in de; default: all of them.",
     ),
 ]
-Typos = Annotated[
-    str | None,
-    typer.Option(
-        "--typos",
-        metavar="WAY",
-        help="suggest: print the corrected query (the default); on: search for it; off: neither.",
-    ),
-]
 SearchParams = Annotated[
     str | None,
     typer.Option(
@@ -166,33 +158,9 @@ SearchParams = Annotated[
         help="How dense vectors are searched: exact, or as in ef_search=200.",
     ),
 ]
-Offset = Annotated[int, typer.Option("--offset", metavar="N", help="Leave out the first N results.")]
-Sort = Annotated[
-    str | None, typer.Option("--sort", metavar="FIELD", help="Sort all results by a field: year, or -year.")
-]
-Collapse = Annotated[
-    str | None, typer.Option("--collapse", metavar="FIELD", help="Only the best result of each value of a field.")
-]
-MinScore = Annotated[
-    float | None, typer.Option("--min-score", metavar="X", help="Only results with this score or a higher one.")
-]
-Passages = Annotated[
-    int, typer.Option("--passages", metavar="N", help="In an index of passages: up to N of each document.")
-]
-Window = Annotated[
-    str,
-    typer.Option(
-        "--window", metavar="N", help="Show N passages before and after each as one text; document: all of them."
-    ),
-]
-MaxTokens = Annotated[
-    int | None,
-    typer.Option("--max-tokens", metavar="N", help="The best results whose texts have N tokens together, about."),
-]
 Context = Annotated[
     bool, typer.Option("--context", help="Print only the texts, with headings and pages, for a language model.")
 ]
-Total = Annotated[bool, typer.Option("--total", help="Count all results exactly, and say how many there are.")]
 Facets = Annotated[
     str | None,
     typer.Option(
@@ -367,6 +335,58 @@ class SourceOptions(FileOptions):
             "skip_bad": self.skip_bad,
             "ocr": self.ocr,
         }
+
+
+@dataclass(frozen=True)
+class ResultOptions:
+    """Which results of a query are shown, and how much text of each."""
+
+    typos: Annotated[
+        str | None,
+        typer.Option(
+            "--typos",
+            metavar="WAY",
+            help="suggest: print the corrected query (the default); on: search for it; off: neither.",
+        ),
+    ] = None
+    offset: Annotated[int, typer.Option("--offset", metavar="N", help="Leave out the first N results.")] = 0
+    sort: Annotated[
+        str | None, typer.Option("--sort", metavar="FIELD", help="Sort all results by a field: year, or -year.")
+    ] = None
+    collapse: Annotated[
+        str | None, typer.Option("--collapse", metavar="FIELD", help="Only the best result of each value of a field.")
+    ] = None
+    min_score: Annotated[
+        float | None, typer.Option("--min-score", metavar="X", help="Only results with this score or a higher one.")
+    ] = None
+    total: Annotated[bool, typer.Option("--total", help="Count all results exactly, and say how many there are.")] = (
+        False
+    )
+    passages: Annotated[
+        int, typer.Option("--passages", metavar="N", help="In an index of passages: up to N of each document.")
+    ] = 1
+    window: Annotated[
+        str,
+        typer.Option(
+            "--window", metavar="N", help="Show N passages before and after each as one text; document: all of them."
+        ),
+    ] = "0"
+    max_tokens: Annotated[
+        int | None,
+        typer.Option("--max-tokens", metavar="N", help="The best results whose texts have N tokens together, about."),
+    ] = None
+
+    @property
+    def page(self) -> PageOptions:
+        """Those that were given, as a search takes them."""
+        given = {o.name: getattr(self, o.name) for o in fields(self) if getattr(self, o.name) != o.default}
+        if self.window.isdecimal() and "window" in given:
+            given["window"] = int(self.window)
+        if self.typos is not None:
+            from vizsla.runs.hits import check_typos
+
+            given["typos"] = check_typos(self.typos)
+        return cast("PageOptions", given)
 
 
 @dataclass(frozen=True)
@@ -574,7 +594,7 @@ def open_writable(location: str, memory: int | None = None) -> SearchableCollect
     `memory`: how many bytes writing to an index in a folder may take.
     """
     from vizsla.index import Index
-    from vizsla.index.view import SearchableCollection
+    from vizsla.index.searchable import SearchableCollection
 
     if not location.lower().startswith(("qdrant://", "qdrants://")):
         return Index.open(location) if memory is None else Index.open(location, memory=memory)
@@ -586,7 +606,7 @@ def open_writable(location: str, memory: int | None = None) -> SearchableCollect
 def searched_here(retriever: Retriever) -> SearchableCollection | IndexView | None:
     """The retriever if it searches with a model in this process, which also finds the words to highlight; else None."""
     from vizsla.index import IndexView
-    from vizsla.index.view import SearchableCollection
+    from vizsla.index.searchable import SearchableCollection
 
     return retriever if isinstance(retriever, SearchableCollection | IndexView) else None
 

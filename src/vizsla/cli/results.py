@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from vizsla.index import Facets, IndexView, Snippet
-    from vizsla.index.view import SearchableCollection
+    from vizsla.index.searchable import SearchableCollection
     from vizsla.runs import Document, Explanation, Hit, Hits, Retriever
 
 MATCH = "bold yellow"

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -50,7 +50,9 @@ class _Search:
         return counted if max_tokens is None else counted.within(max_tokens)
 
 
+@options.spread
 def search(
+    *,
     index: options.Location,
     query: Annotated[str | None, typer.Argument(metavar="[QUERY]", help="The query; without it, a prompt.")] = None,
     k: Annotated[int | None, options.top_k("How many results; default: 10, or 1000 with --queries.")] = None,
@@ -74,15 +76,7 @@ def search(
     search_params: options.SearchParams = None,
     syntax: options.Syntax = None,
     language: options.Language = None,
-    typos: options.Typos = None,
-    offset: options.Offset = 0,
-    sort: options.Sort = None,
-    collapse: options.Collapse = None,
-    min_score: options.MinScore = None,
-    total: options.Total = False,
-    passages: options.Passages = 1,
-    window: options.Window = "0",
-    max_tokens: options.MaxTokens = None,
+    results: options.ResultOptions,
     context: options.Context = False,
     facets: options.Facets = None,
     like: options.Like = None,
@@ -96,14 +90,11 @@ def search(
 ) -> None:
     """Search an index: a query, a file of queries, or a prompt."""
     started = time.perf_counter()
-    page = _page(offset, sort, collapse, min_score, typos, total=total)
-    page |= _texts(passages, window, max_tokens)
-    shown = (IN_A_BUDGET if max_tokens is not None else SHOWN) if k is None else k
-    _check(query, queries, output, rerank or reranker is not None, depth, threads, approximate)
-    _check_results(query, page, facets, like, rerank or reranker is not None, context=context)
-    if context and (as_json or facets is not None):
-        raise VizslaError("--context prints texts alone; leave out --json and --facets, or --context")
-    cross_encoder = _cross_encoder(reranker) if rerank or reranker is not None else None
+    page, reranks = results.page, rerank or reranker is not None
+    shown = (IN_A_BUDGET if "max_tokens" in page else SHOWN) if k is None else k
+    _check(query, queries, output, reranks, depth, threads, approximate)
+    _check_results(query, page, facets, like, reranks, context=context, as_json=as_json)
+    cross_encoder = _cross_encoder(reranker) if reranks else None
     with open_retriever(index) as opened:
         retriever = searched_with(
             opened, model=model, expand=expand, combine=combine, search_params=search_params,
@@ -119,16 +110,9 @@ def search(
         elif context:
             _print_context(chosen, query, shown)
         elif as_json:
-            retriever.search(query, 1, filter)  # warm up: the first search of a process loads what later ones reuse
-            loading = time.perf_counter() - started
-            answer = _as_json(chosen, query, shown, loading)
-            searched = answer.get("corrected", query)
-            counts = {} if facets is None else {"facets": facets_as_json(retriever, facets, searched, filter)}
-            console.print_json(answer | counts)
+            _print_json(chosen, query, shown, facets, started)
         else:
-            searched = _show(chosen, query, shown)
-            if facets is not None:
-                show_facets(retriever, facets, searched, filter)
+            _show(chosen, query, shown, facets)
 
 
 def _cross_encoder(name: str | None) -> Reranker:
@@ -155,43 +139,10 @@ def _check(
     console.check_output(output, *([queries] if queries else []))
 
 
-def _page(
-    offset: int, sort: str | None, collapse: str | None, min_score: float | None, typos: str | None, *, total: bool
-) -> PageOptions:
-    """The given options that select which results to show."""
-    page: PageOptions = {}
-    if offset:
-        page["offset"] = offset
-    if sort is not None:
-        page["sort"] = sort
-    if collapse is not None:
-        page["collapse"] = collapse
-    if min_score is not None:
-        page["min_score"] = min_score
-    if typos is not None:
-        from vizsla.runs.hits import check_typos
-
-        page["typos"] = check_typos(typos)
-    if total:
-        page["total"] = True
-    return page
-
-
-def _texts(passages: int, window: str, max_tokens: int | None) -> PageOptions:
-    """The given options that say how much text of each document is shown."""
-    page: PageOptions = {}
-    if passages != 1:
-        page["passages"] = passages
-    if window != "0":
-        page["window"] = int(window) if window.isdecimal() else window
-    if max_tokens is not None:
-        page["max_tokens"] = max_tokens
-    return page
-
-
 def _check_results(
-    query: str | None, page: PageOptions, facets: str | None, like: str | None, reranks: bool, *, context: bool
-) -> None:
+    query: str | None, page: PageOptions, facets: str | None, like: str | None, reranks: bool, *,
+    context: bool, as_json: bool,
+) -> None:  # fmt: skip
     """Refuse options of results that do not go together."""
     names = [f"--{name.replace('_', '-')}" for name in page] + (["--facets"] if facets is not None else [])
     names += ["--context"] if context else []
@@ -201,6 +152,8 @@ def _check_results(
         raise VizslaError(f"{names[0]} is for the results of one query; give a query")
     if reranks and ("sort" in page or "min_score" in page):
         raise VizslaError("a reranker orders results by its own scores; leave out --sort and --min-score, or --rerank")
+    if context and (as_json or facets is not None):
+        raise VizslaError("--context prints texts alone; leave out --json and --facets, or --context")
 
 
 def _print_context(search: _Search, query: str, k: int) -> None:
@@ -215,8 +168,8 @@ def _print_context(search: _Search, query: str, k: int) -> None:
         console.remark(nothing_found(search.retriever, hits.corrected or query, search.filter))
 
 
-def _show(search: _Search, query: str, k: int) -> str:
-    """Print the results of a query; gives the query that was searched."""
+def _show(search: _Search, query: str, k: int, facets: str | None) -> None:
+    """Print the results of a query, and facets if they are asked for."""
     from vizsla.cli.results import nothing_found, remark_spelling, show_hits
 
     hits = search.hits(query, k)
@@ -231,19 +184,23 @@ def _show(search: _Search, query: str, k: int) -> str:
         shown = f"{hits[0].rank:,} to {hits[-1].rank:,} of " if hits else ""
         console.remark(f"{shown}{console.count(hits.total, 'result')}")
     remark_spelling(hits)
-    return searched
+    if facets is not None:
+        show_facets(search.retriever, facets, searched, search.filter)
 
 
-def _as_json(search: _Search, query: str, k: int, loading: float) -> dict[str, Any]:
-    """The results of a query; `milliseconds` is the time of the search, `loading_milliseconds` the time before it."""
-    started = time.perf_counter()
+def _print_json(search: _Search, query: str, k: int, facets: str | None, began: float) -> None:
+    """Print the results of a query as JSON: `milliseconds` is the time of the search, `loading_milliseconds` that
+    from when the command `began` to the search.
+    """
+    search.retriever.search(query, 1, search.filter)  # warm up: a first search loads what later ones reuse
+    loading, started = time.perf_counter() - began, time.perf_counter()
     hits = search.hits(query, k)
     milliseconds = 1000 * (time.perf_counter() - started)
     times = {"milliseconds": round(milliseconds, 3), "loading_milliseconds": round(loading * 1000, 3)}
     spelling = {"did_you_mean": hits.did_you_mean, "corrected": hits.corrected}
     said = {name: text for name, text in spelling.items() if text is not None}
     known = {} if hits.total is None else {"total": hits.total}
-    return {
+    answer = {
         "query": query,
         **said,
         **known,
@@ -251,6 +208,9 @@ def _as_json(search: _Search, query: str, k: int, loading: float) -> dict[str, A
         **times,
         "results": [hit_as_json(hit) for hit in hits],
     }
+    if facets is not None:
+        answer["facets"] = facets_as_json(search.retriever, facets, hits.corrected or query, search.filter)
+    console.print_json(answer)
 
 
 def _write_run(search: _Search, queries: Path, output: Path, k: int) -> None:

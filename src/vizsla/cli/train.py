@@ -128,7 +128,7 @@ def run_training(
     from vizsla.training import train as run
 
     try:
-        from vizsla.neural.inference import transformers
+        from vizsla.neural.torch_network import transformers
         from vizsla.training import Distributed
 
         transformers().utils.logging.disable_progress_bar()  # saving takes a second

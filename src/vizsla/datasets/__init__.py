@@ -8,7 +8,7 @@ from vizsla.runs.documents import Document, FieldNames, Origin, document_id
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vizsla.datasets.beir import BeirDataset, DatasetStatistics, TrainingDocuments, count_dataset
-    from vizsla.datasets.extracted import Extracted, TextBuilder
+    from vizsla.datasets.formats.csv import parse_types
     from vizsla.datasets.passages import Splitter, article_of, document_of, passage_of
     from vizsla.datasets.preparing import (
         PREPARATIONS,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from vizsla.datasets.questions import Questions, question_texts, read_answers, read_queries, read_questions
     from vizsla.datasets.raw_lines import RawLines
+    from vizsla.datasets.records import changed_fields, changes_by_id, documents_from
     from vizsla.datasets.registry import (
         DATA_VARIABLE,
         DatasetEntry,
@@ -35,9 +36,8 @@ if TYPE_CHECKING:
         open_datasets,
     )
     from vizsla.datasets.skipped import Skipped
-    from vizsla.datasets.source_format import SOURCES, DocumentFormat, SourceFormat
-    from vizsla.datasets.sources import Source, changed_fields, changes_by_id, documents_from, read_documents
-    from vizsla.datasets.values import parse_types
+    from vizsla.datasets.source_format import SOURCES, DocumentFormat, Extracted, Limits, SourceFormat, TextBuilder
+    from vizsla.datasets.sources import Source, read_documents
     from vizsla.runs.outline import Heading, Outline, Place
 
 _HOMES = {
@@ -57,15 +57,15 @@ _HOMES = {
     "RawLines": "raw_lines",
     "SOURCES": "source_format",
     "DocumentFormat": "source_format",
-    "Extracted": "extracted",
-    "Limits": "confined",
+    "Extracted": "source_format",
+    "Limits": "source_format",
     "Heading": "vizsla.runs.outline",
     "Outline": "vizsla.runs.outline",
     "Place": "vizsla.runs.outline",
     "Skipped": "skipped",
     "Source": "sources",
     "SourceFormat": "source_format",
-    "TextBuilder": "extracted",
+    "TextBuilder": "source_format",
     "Splitter": "passages",
     "TrainingDocuments": "beir",
     "article_of": "passages",
@@ -73,13 +73,13 @@ _HOMES = {
     "data_folder": "registry",
     "dataset_entry": "registry",
     "document_of": "passages",
-    "changed_fields": "sources",
-    "changes_by_id": "sources",
-    "documents_from": "sources",
+    "changed_fields": "records",
+    "changes_by_id": "records",
+    "documents_from": "records",
     "known_datasets": "registry",
     "new_dataset": "preparing",
     "open_datasets": "registry",
-    "parse_types": "values",
+    "parse_types": "formats.csv",
     "passage_of": "passages",
     "preparation": "preparing",
     "preparation_of": "preparing",

@@ -4,60 +4,40 @@ A library that parses PDF is large and written in C++: a file that was made to d
 it, keep it busy for ever or take all memory. Then the process is replaced, the file is refused in one sentence, and the
 next one is read. The process writes no files, has one file at a time and answers in JSON, so it cannot make its parent
 run code.
+
+`ConfinedReader` is the side of the parent. `serve` is the side of the process: a line of JSON names a file, messages of
+JSON are the answer.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
-from vizsla.datasets.extracted import Extracted
 from vizsla.datasets.files import InputFile
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, Extracted, Limits, NoText, Refusal, extracted
 from vizsla.errors import InputError, MissingPackageError, NoTextError, VizslaError
 from vizsla.plain_data import parse_json
 
-_START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from vizsla.datasets.reader_process import serve; serve()"
-)
-LENGTH = 8
-"""The bytes before a message that hold its length."""
+_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from vizsla.datasets.confined import serve; serve()"
+_LENGTH = 8  # bytes before a message that hold its length
 _MARGIN = 64_000_000  # bytes of a message besides the text: the outline, escapes
 _POLL = 0.1
 _STARTING = 60.0  # seconds that the process may take to start, beside the time for a document
 _PATIENCE = 10  # times the seconds of a document that it may take if its process waits for a processor
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What the reader of a file in a foreign format may take, before the file is refused."""
-
-    seconds: float = 60.0
-    """For each document. On Linux the seconds in which the process waits for a busy processor do not count, up to ten
-    times as many."""
-    memory: int = 1 << 30
-    """In bytes, of the process that reads it."""
-    pages: int = 10_000
-    ocr: bool = False
-    """Whether pages without text are read by optical character recognition, which takes seconds a page."""
-
-    @property
-    def time(self) -> float:
-        """The seconds for a document."""
-        return 60 * self.seconds if self.ocr else self.seconds
-
-    @property
-    def bytes(self) -> int:
-        """The memory of a reader; the networks of a character recognition take some."""
-        return self.memory + (3 << 30) * self.ocr
+_WATCH = 0.05  # seconds between two looks at the memory, where the system does not bound it
 
 
 class ConfinedReader:
@@ -210,11 +190,11 @@ class _Process:
     def _message(self, most: int) -> dict[str, Any]:
         self._clock = _Clock(self._popen.pid, self._limits.time + (0 if self.files else _STARTING))
         assert self._popen.stdout is not None
-        head = self._popen.stdout.read(LENGTH)
+        head = self._popen.stdout.read(_LENGTH)
         length = int.from_bytes(head, "little")
-        data = self._popen.stdout.read(length) if len(head) == LENGTH and length <= most else b""
+        data = self._popen.stdout.read(length) if len(head) == _LENGTH and length <= most else b""
         self._clock = None
-        if len(head) < LENGTH or len(data) < length <= most:
+        if len(head) < _LENGTH or len(data) < length <= most:
             raise self._failure()
         try:
             if length > most:
@@ -250,3 +230,95 @@ class _Process:
             assert stream is not None
             with suppress(OSError):
                 stream.close()
+
+
+def serve() -> None:
+    """Answer requests until there are no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    warnings.simplefilter("ignore")
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no answer
+    bound: int | None = None
+
+    def send(message: dict[str, Any]) -> None:
+        data = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
+        output.write(len(data).to_bytes(_LENGTH, "little") + data)
+        output.flush()
+
+    for line in sys.stdin.buffer:
+        request = parse_json(line)
+        format: Any = SOURCES[request["format"]].make()
+        if bound is None:
+            for name in SOURCES[request["format"]].needs:
+                with suppress(ImportError):
+                    import_module(name)
+            bound = request["memory"]
+            _bound_memory(bound)
+        _bound_time(request["seconds"])
+        send(_answer(format, request, send))
+
+
+def _answer(format: DocumentFormat, request: dict[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Send the documents of a file; gives the last message."""
+    file = InputFile(Path(request["path"]), request["name"], request["max_document"], request["remedy"])
+    limits = Limits(request["seconds"], request["memory"], request["pages"], request["ocr"])
+    try:
+        for one in extracted(format, file, limits):
+            send({"document": one.as_message()})
+    except Refusal as e:
+        return {"refusal": str(e), "kind": "text" if isinstance(e, NoText) else "input"}
+    except MissingPackageError as e:
+        return {"refusal": str(e), "kind": "package"}
+    except InputError as e:
+        return {"refusal": e.problem, "line": e.line, "kind": "text" if isinstance(e, NoTextError) else "input"}
+    except VizslaError as e:
+        return {"refusal": str(e)}
+    except MemoryError:
+        return {"refusal": f"reading this file takes more than {request['memory'] >> 20:,} MB of memory"}
+    except RecursionError:
+        return {"refusal": "this file is nested too deeply"}
+    except Exception as e:  # of a library, for a file that is damaged
+        detail = " ".join(str(e).split())[:200] or type(e).__name__
+        return {"refusal": f"the file is damaged or not what its name says ({detail})"}
+    return {"end": True}
+
+
+def _bound_memory(memory: int) -> None:
+    """Let no allocation succeed beyond what this process takes now and so many bytes; write no files."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    own: IO[str]
+    try:
+        with open("/proc/self/statm") as own:
+            used = int(own.read().split()[0]) * resource.getpagesize()
+    except OSError:  # not Linux: the system does not bound address space
+        threading.Thread(target=_watch_memory, args=(memory,), daemon=True).start()
+        used = 1 << 40
+    for what, limit in ((resource.RLIMIT_AS, used + memory), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0)):
+        with suppress(ValueError, OSError):
+            resource.setrlimit(what, (limit, limit))
+
+
+def _watch_memory(memory: int) -> None:
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    while resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit < start + memory:
+        time.sleep(_WATCH)
+    os._exit(99)
+
+
+def _bound_time(seconds: float) -> None:
+    """End this process some time after its parent should have, in case the parent was killed."""
+    try:
+        import resource
+    except ImportError:
+        return
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    cores = os.cpu_count() or 1
+    soft = int(used.ru_utime + used.ru_stime + 2 * seconds * cores) + 60
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.getrlimit(resource.RLIMIT_CPU)[1]))

@@ -24,77 +24,6 @@ from vizsla.datasets.skipped import Skipped
 from vizsla.errors import InputError, MissingPackageError, VizslaError
 from vizsla.plain_data import NestedTooDeeplyError, parse_json
 
-_FRAME = 0xFD2FB528
-_SKIPPABLE = 0x184D2A50
-_ID_SIZES = (0, 1, 2, 4)
-_CONTENT_SIZES = (0, 2, 4, 8)
-
-
-def decompressed(raw: IO[bytes]) -> RawIOBase:
-    """The content of an open file; damage is an OSError when it is read."""
-    for name in ("compression.zstd", "zstandard"):
-        try:
-            module: Any = import_module(name)
-        except ImportError:
-            continue
-        if name == "zstandard":
-            return _Decompressed(
-                module.ZstdDecompressor().stream_reader(raw, read_across_frames=True), module.ZstdError
-            )
-        return _Decompressed(module.ZstdFile(raw), module.ZstdError)
-    raise MissingPackageError(
-        "a .zst file needs zstandard, which is not installed; get it with: pip install 'vizsla[zstd]'"
-    )
-
-
-class _Decompressed(RawIOBase):
-    """A stream that raises OSError for damaged data, whichever library decompresses it."""
-
-    def __init__(self, stream: Any, error: type[Exception]) -> None:
-        self._stream, self._error = stream, error
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            count: int = self._stream.readinto(buffer)
-        except self._error as e:
-            raise OSError(str(e)) from None
-        return count
-
-
-def is_whole(file: int) -> bool:
-    """Whether the last frame of an open file ends where the file ends; only the headers of blocks are read."""
-    at, size = 0, os.fstat(file).st_size
-    while at < size:
-        magic = _number(file, at, 4)
-        if magic & ~15 == _SKIPPABLE:
-            at += 8 + _number(file, at + 4, 4)
-        elif magic == _FRAME:
-            at = _frame_end(file, at + 4, size)
-        else:
-            return size - at >= 4  # the decompressor raises the error for what is not a frame
-    return at == size
-
-
-def _frame_end(file: int, at: int, size: int) -> int:
-    descriptor = _number(file, at, 1)
-    single, checksum = descriptor >> 5 & 1, descriptor >> 2 & 1
-    content = _CONTENT_SIZES[descriptor >> 6] or single
-    at += 1 + (not single) + _ID_SIZES[descriptor & 3] + content
-    last = 0
-    while not last and at < size:
-        head = _number(file, at, 3)
-        last, kind, length = head & 1, head >> 1 & 3, head >> 3
-        at += 3 + (1 if kind == 1 else length)  # a block that repeats one byte stores it once
-    return at + 4 * checksum if last else size + 1
-
-
-def _number(file: int, at: int, length: int) -> int:
-    return int.from_bytes(os.pread(file, length, at), "little")
-
-
 Progress = Callable[[int], None] | None
 """Called with the number of bytes read from disk so far."""
 
@@ -111,7 +40,7 @@ _CHUNK = 1 << 20
 _OPENERS: dict[str, Callable[[Any], Any]] = {
     ".gz": lambda raw: BufferedReader(gzip.GzipFile(fileobj=raw), _CHUNK),
     ".xz": lambda raw: BufferedReader(lzma.LZMAFile(raw), _CHUNK),  # noqa: SIM115 (closed with raw)
-    ".zst": lambda raw: BufferedReader(decompressed(raw), _CHUNK),
+    ".zst": lambda raw: BufferedReader(_zstd_stream(raw), _CHUNK),
 }
 COMPRESSIONS = tuple(_OPENERS)
 _MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
@@ -206,7 +135,7 @@ def opened(source: Path | InputFile) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     except OSError as e:
         raise file.refusal(f"this file cannot be read ({e.strerror})") from None
     with raw:
-        if file.path.suffix == ".zst" and not is_whole(raw.fileno()):
+        if file.path.suffix == ".zst" and not is_whole_zstd(raw.fileno()):
             raise file.refusal("the file is damaged or not what its name says (it is cut off)")
         yield _OPENERS.get(file.path.suffix, lambda plain: plain)(raw), raw
 
@@ -359,3 +288,75 @@ def _copy_to_file(stream: IO[bytes]) -> Path:
         Path(name).unlink()
         raise
     return Path(name)
+
+
+# Of a .zst file: its frames, as RFC 8878 has them.
+_FRAME = 0xFD2FB528
+_SKIPPABLE = 0x184D2A50
+_ID_SIZES = (0, 1, 2, 4)
+_CONTENT_SIZES = (0, 2, 4, 8)
+
+
+def _zstd_stream(raw: IO[bytes]) -> RawIOBase:
+    """The content of an open .zst file; damage is an OSError when it is read."""
+    for name in ("compression.zstd", "zstandard"):
+        try:
+            module: Any = import_module(name)
+        except ImportError:
+            continue
+        if name == "zstandard":
+            return _Decompressed(
+                module.ZstdDecompressor().stream_reader(raw, read_across_frames=True), module.ZstdError
+            )
+        return _Decompressed(module.ZstdFile(raw), module.ZstdError)
+    raise MissingPackageError(
+        "a .zst file needs zstandard, which is not installed; get it with: pip install 'vizsla[zstd]'"
+    )
+
+
+class _Decompressed(RawIOBase):
+    """A stream that raises OSError for damaged data, whichever library decompresses it."""
+
+    def __init__(self, stream: Any, error: type[Exception]) -> None:
+        self._stream, self._error = stream, error
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            count: int = self._stream.readinto(buffer)
+        except self._error as e:
+            raise OSError(str(e)) from None
+        return count
+
+
+def is_whole_zstd(file: int) -> bool:
+    """Whether the last frame of an open .zst file ends where the file ends; only the headers of blocks are read."""
+    at, size = 0, os.fstat(file).st_size
+    while at < size:
+        magic = _number(file, at, 4)
+        if magic & ~15 == _SKIPPABLE:
+            at += 8 + _number(file, at + 4, 4)
+        elif magic == _FRAME:
+            at = _frame_end(file, at + 4, size)
+        else:
+            return size - at >= 4  # the decompressor raises the error for what is not a frame
+    return at == size
+
+
+def _frame_end(file: int, at: int, size: int) -> int:
+    descriptor = _number(file, at, 1)
+    single, checksum = descriptor >> 5 & 1, descriptor >> 2 & 1
+    content = _CONTENT_SIZES[descriptor >> 6] or single
+    at += 1 + (not single) + _ID_SIZES[descriptor & 3] + content
+    last = 0
+    while not last and at < size:
+        head = _number(file, at, 3)
+        last, kind, length = head & 1, head >> 1 & 3, head >> 3
+        at += 3 + (1 if kind == 1 else length)  # a block that repeats one byte stores it once
+    return at + 4 * checksum if last else size + 1
+
+
+def _number(file: int, at: int, length: int) -> int:
+    return int.from_bytes(os.pread(file, length, at), "little")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from vizsla.datasets.extracted import MAX_HEADING, TextBuilder
+from vizsla.datasets.source_format import MAX_HEADING, TextBuilder
 
 HYPHEN = "\x02"
 """A hyphen at the end of a line that divides a word, as pdfium marks it."""
@@ -27,7 +27,6 @@ _REPEATED = 3  # pages that have the same line at the same place, before it is a
 _OUTER = 2  # lines at the top and at the bottom that may be headers and footers
 _BAND = 4.0  # points
 _SHARED_BAND = 0.4  # the share of pages with headers at a height, above which all lines at it are headers
-_MAX_HEADINGS = 5000
 
 _NUMBER = re.compile(r"\d+|\b[ivxlc]+\b")
 _ITEM = re.compile(r"[•‣◦▪●○■–—*·-]\s|\(?(?:\d{1,2}|[a-z])[.)]\s")

@@ -29,9 +29,9 @@ from typing import IO, Any, NoReturn
 
 from vizsla.datasets.fetch import download
 from vizsla.datasets.files import COMPRESSIONS, InputFile, Progress, is_pipe, read_json_lines, read_lines
-from vizsla.datasets.records import read_json_records
+from vizsla.datasets.formats.csv import csv_rows
+from vizsla.datasets.formats.json import read_json_records
 from vizsla.datasets.registry import Download, dataset_entry, known_datasets
-from vizsla.datasets.tables import csv_rows
 from vizsla.errors import InputError, VizslaError
 from vizsla.spec import Registry
 
@@ -202,6 +202,16 @@ class GivenFile:
         """The JSON objects of a file: one in each line, or the elements of one array, read one by one."""
         return self._counted(self._objects(read_json_records(self.file, self._progress)))
 
+    def json_object(self) -> dict[str, Any]:
+        """The one JSON object that the file consists of."""
+        records = self.json_records()
+        line, content = next(records, (1, None))
+        if content is None:
+            self.refuse("expected a JSON object, not an empty file", line)
+        if next(records, None) is not None:
+            self.refuse("expected a single JSON object", line)
+        return content
+
     def _objects(self, values: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
         for line, value in values:
             if not isinstance(value, dict):
@@ -219,6 +229,18 @@ class GivenFile:
         """A value that must be a text; `what`: its name, for the message."""
         if not isinstance(value, str):
             self.refuse(f"expected a text {what!r}", line)
+        return value
+
+    def texts(self, value: Any, what: str, line: int) -> list[str]:
+        """A value that must be a list of texts."""
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            self.refuse(f"expected a list of texts {what!r}", line)
+        return value
+
+    def objects(self, value: Any, what: str, line: int = 1) -> list[dict[str, Any]]:
+        """A value that must be a list of JSON objects."""
+        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+            self.refuse(f"expected a list {what!r} of objects", line)
         return value
 
     def refuse(self, message: str, line: int | None = None) -> NoReturn:

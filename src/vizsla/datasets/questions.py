@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vizsla.datasets.files import InputFile, find_file, read_lines
+from vizsla.datasets.formats.csv import csv_rows
+from vizsla.datasets.formats.json import read_json_records
 from vizsla.datasets.irds import SCHEME, beir_folder
-from vizsla.datasets.records import read_json_records
-from vizsla.datasets.tables import csv_rows
 from vizsla.errors import InputError
 from vizsla.runs.documents import Document, Origin
 

@@ -1,134 +1,103 @@
-"""JSON records in any layout: one per line, in one array, or each over several lines."""
+"""Documents and changes of documents as a program gives them: mappings, rather than files."""
 
 from __future__ import annotations
 
-import codecs
-import json
-import re
-from collections.abc import Iterator
-from typing import IO, Any, NoReturn
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from vizsla.datasets.files import (
-    DAMAGE,
-    InputFile,
-    Progress,
-    check_surrogates,
-    not_utf8,
-    opened,
-    read_json_lines,
-)
+from vizsla.datasets.files import InputFile, is_pipe, spool
+from vizsla.datasets.formats.json import read_json_records
+from vizsla.datasets.raw_lines import RawLines
+from vizsla.datasets.skipped import Skipped
+from vizsla.datasets.values import plain_content
+from vizsla.errors import InputError, VizslaError, kind_of
+from vizsla.runs.documents import USUAL_NAMES, Document, Origin, document_id, refusal
 
-_HEAD = 1 << 16
-_CHUNK = 1 << 20
-_BLANK = re.compile(r"[ \t\r\n]*+")
-_SPREAD = re.compile(rb"(?:\xef\xbb\xbf)?\s*+(?:\[|\{[ \t]*+\r?\n)")
+BATCH = "documents"
+"""How messages name the documents of a program."""
 
 
-def is_json_lines(file: InputFile) -> bool:
-    """Whether a file has one record per line, rather than one array or records over several lines."""
-    with opened(file) as (stream, _):
+def documents_from(items: Iterable[Any], skipped: Skipped | None = None) -> Iterator[Document | RawLines]:
+    """Documents from the mappings or documents of a program; raw lines are passed through.
+
+    With `skipped`, what is no document is noted there, with its number, and left out.
+    """
+    records = records_of_program(items)
+    return map(_document_from, records) if skipped is None else _good_documents(records, skipped)
+
+
+def records_of_program(items: Iterable[Any]) -> Iterable[Any]:
+    """The records that a program gives, if it gives several."""
+    if isinstance(items, str | Path):
+        message = f"documents come as a list or another iterable; for a file, read_documents({str(items)!r})"
+        raise InputError(message)
+    if isinstance(items, Mapping | Document) or not isinstance(items, Iterable):
+        raise InputError("documents come as a list or another iterable, not as a single one")
+    if hasattr(items, "to_dict"):
+        raise InputError("documents come as a list of records; for a pandas table pass table.to_dict('records')")
+    return items
+
+
+def changes_by_id(items: Iterable[Any]) -> dict[str, dict[str, Any]]:
+    """The fields to change of documents, by id; of several changes of a field the last one counts.
+
+    >>> changes_by_id([{"id": 1, "year": 1999, "lang": "en"}, {"_id": "1", "year": 2001}])
+    {'1': {'year': 2001, 'lang': 'en'}}
+    """
+    changes: dict[str, dict[str, Any]] = {}
+    for doc_id, fields in (change_from(item) for item in records_of_program(items)):
+        changes.setdefault(doc_id, {}).update(fields)
+    return changes
+
+
+def changed_fields(source: str | Path) -> Iterator[Document]:
+    """The changes of documents in a file of JSON, each with the id and the fields that change; errors name the line."""
+    name, piped = str(source), is_pipe(source)
+    path = spool(source) if piped else Path(source)
+    try:
+        for line, record in read_json_records(InputFile(path, name)):
+            yield Document(*change_from(record, Origin(name, line)))
+    finally:
+        if piped:
+            path.unlink(missing_ok=True)
+
+
+def change_from(record: object, origin: Origin | None = None) -> tuple[str, dict[str, Any]]:
+    """The id of a document, and the fields of it that change, which keep the names that they are given."""
+    if isinstance(record, Document):
+        return record.id, dict(record.content)
+    if not isinstance(record, Mapping):
+        raise refusal(f"expected a JSON object with an id and the fields that change, not {kind_of(record)}", origin)
+    key = USUAL_NAMES.resolve(record).id
+    if key is None:
+        raise refusal("a change of a document needs its id, under _id or id", origin)
+    return document_id(record[key], origin), {name: value for name, value in record.items() if name != key}
+
+
+def _good_documents(items: Iterable[Any], skipped: Skipped) -> Iterator[Document | RawLines]:
+    for number, item in enumerate(items, 1):
         try:
-            return _SPREAD.match(stream.read(_HEAD)) is None
-        except DAMAGE:
-            return True  # the reader raises the error
+            document = _document_from(item)
+        except VizslaError as e:
+            problem = e.problem if isinstance(e, InputError) else str(e)
+            skipped.add(InputError(problem, file=BATCH, line=number))
+            continue
+        yield document
 
 
-def read_json_records(file: InputFile, progress: Progress = None) -> Iterator[tuple[int, Any]]:
-    """The records of a JSON file, each with the number of its first line."""
-    if is_json_lines(file):
-        yield from read_json_lines(file, progress)
-        return
-    with opened(file) as (stream, raw):
-        values = _Values(file, stream)
-        for line, value in values:
-            yield line, value
-            if progress is not None:
-                progress(raw.tell())
+def _checked(document: Document) -> Document:
+    """A document of a program, checked by the same rules as a document from a file."""
+    return replace(document, id=document_id(document.id), content=plain_content(document.content))
 
 
-class _Values:
-    """Iterates over consecutive JSON values, or the elements of an array, in a stream; holds about one at a time."""
-
-    def __init__(self, file: InputFile, stream: IO[bytes]) -> None:
-        self._file, self._stream = file, stream
-        self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
-        self._parse = json.JSONDecoder().raw_decode
-        self._text, self._at, self._line, self._ended = "", 0, 1, False
-
-    def __iter__(self) -> Iterator[tuple[int, Any]]:
-        in_array = self._next_character() == "["
-        if in_array:
-            self._at += 1
-        while self._next_character() not in ("", "]"):
-            yield self._line, self._value()
-            if in_array and self._next_character() == ",":
-                self._at += 1
-                if self._next_character() == "]":
-                    self._refuse("expected another record after this comma")
-            elif in_array and self._next_character() not in ("", "]"):
-                self._refuse("expected a comma or the end of the array")
-        if in_array != (self._next_character() == "]"):
-            self._refuse("the array is never closed" if in_array else "expected a record")
-        if in_array:
-            self._at += 1
-            if self._next_character():
-                self._refuse("expected nothing after the array")
-
-    def _next_character(self) -> str:
-        """The next character that is not white space, without consuming it; empty at the end."""
-        while True:
-            end = _BLANK.match(self._text, self._at).end()  # type: ignore[union-attr]
-            self._line += self._text.count("\n", self._at, end)
-            self._at = end
-            if end < len(self._text):
-                return self._text[end]
-            if not self._read_more():
-                return ""
-
-    def _value(self) -> Any:
-        """The value that starts here. If it does not parse, it may be incomplete: then more is read."""
-        while True:
-            try:
-                value, end = self._parse(self._text, self._at)
-            except json.JSONDecodeError as e:
-                if len(self._text) - self._at > self._file.max_document:
-                    if e.pos < len(self._text) - 100 and not e.msg.startswith("Unterminated"):
-                        self._refuse(f"this is not JSON ({e.msg})", e.pos)
-                    raise self._file.too_large(self._line) from None
-                if not self._read_more():
-                    self._refuse(f"this is not JSON ({e.msg})", e.pos)
-            except ValueError as e:  # a number with too many digits
-                self._refuse(f"this is not JSON ({e})")
-            except RecursionError:
-                self._refuse("this is nested too deeply")
-            else:
-                self._consume(value, end)
-                return value
-
-    def _consume(self, value: Any, end: int) -> None:
-        source = self._text[self._at : end]
-        if len(source) > self._file.max_document:
-            raise self._file.too_large(self._line)
-        if "\\ud" in source or "\\uD" in source:
-            check_surrogates(value, self._file, self._line)
-        self._line += source.count("\n")
-        self._at = end
-
-    def _read_more(self) -> bool:
-        """Read at least as much as is in memory already; False at the end of the file."""
-        if self._ended:
-            return False
-        try:
-            data = self._stream.read(max(_CHUNK, len(self._text) - self._at))
-            self._ended = not data
-            self._text = self._text[self._at :] + self._decode(data, self._ended)
-        except UnicodeDecodeError as e:
-            raise not_utf8(self._file, e, self._line) from None
-        except DAMAGE as e:
-            self._refuse(f"the file is damaged or not what its name says ({e})")
-        self._at = 0
-        return not self._ended
-
-    def _refuse(self, message: str, at: int | None = None) -> NoReturn:
-        line = self._line + self._text.count("\n", self._at, at or self._at)
-        raise self._file.refusal(message, line) from None
+def _document_from(item: Any) -> Document | RawLines:
+    if isinstance(item, RawLines):
+        return item
+    try:
+        if isinstance(item, Document):
+            return item if item.origin is not None else _checked(item)
+        return Document.from_record(plain_content(item) if isinstance(item, Mapping) else item)
+    except RecursionError:
+        raise InputError("a document is nested too deeply") from None

@@ -61,11 +61,6 @@ class DatasetEntry:
     parts: tuple[str, ...]
     downloads: tuple[Download, ...]
 
-    @property
-    def is_questions(self) -> bool:
-        """Whether the data set is questions with answers, rather than queries with judgements."""
-        return bool(self.answers)
-
 
 def _entry_from_data(name: str, data: dict[str, Any]) -> DatasetEntry:
     words = data.get("words") or {}

@@ -7,7 +7,6 @@ from vizsla.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from vizsla.engine.ann import AnnIndex, build_ann_index, check_gpu, faiss_for
     from vizsla.engine.arrays import DamagedSegmentError, give_back_memory, in_own_pages
     from vizsla.engine.collection_ngrams import CollectionNgrams
     from vizsla.engine.deletions import live_frequencies, live_frequencies_without
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from vizsla.engine.query import Queries, Query, TokenQuery
     from vizsla.engine.residual_rows import ResidualCodec, ResidualRows, code_bytes, number_dtype
     from vizsla.engine.row_search import rows_with_a_score, rows_with_all, rows_with_any, search_rows
-    from vizsla.engine.search import TopDocuments, search_among, search_many
+    from vizsla.engine.search import TopDocuments, TopLists, search_among, search_many
     from vizsla.engine.segment import (
         PostingRows,
         Segment,
@@ -58,10 +57,14 @@ if TYPE_CHECKING:
     from vizsla.engine.vector_indexes import (
         STORES,
         VECTOR_INDEXES,
+        AnnIndex,
         Approximate,
         Exact,
         Plaid,
         VectorIndex,
+        build_ann_index,
+        check_gpu,
+        faiss_for,
     )
     from vizsla.engine.vector_rows import ScaledRows, VectorRows, convert_rows, storage_of
     from vizsla.engine.weighting import Weighting, Weightings
@@ -73,7 +76,7 @@ _HOMES = {
     "HOLE": "term_sequences",
     "STORES": "vector_indexes",
     "VECTOR_INDEXES": "vector_indexes",
-    "AnnIndex": "ann",
+    "AnnIndex": "vector_indexes",
     "Approximate": "vector_indexes",
     "BlockTable": "list_directory",
     "CollectionNgrams": "collection_ngrams",
@@ -101,24 +104,25 @@ _HOMES = {
     "TokenQuery": "query",
     "TokenRows": "token_rows",
     "TopDocuments": "search",
+    "TopLists": "search",
     "VectorIndex": "vector_indexes",
     "VectorPostings": "posting_vectors",
     "VectorRows": "vector_rows",
     "Weighting": "weighting",
     "Weightings": "weighting",
     "WordList": "edit_distance",
-    "build_ann_index": "ann",
+    "build_ann_index": "vector_indexes",
     "build_segment": "segment",
     "build_segment_of": "segment",
     "build_token_index": "token_rows",
     "by_document": "segment",
-    "check_gpu": "ann",
+    "check_gpu": "vector_indexes",
     "code_bytes": "residual_rows",
     "convert_rows": "vector_rows",
     "convert_token_rows": "token_rows",
     "exact_matches": "match_lists",
     "exact_max_sims": "max_sim",
-    "faiss_for": "ann",
+    "faiss_for": "vector_indexes",
     "common_type": "segment",
     "fits_a_segment": "segment",
     "smallest_type": "segment",
@@ -181,6 +185,7 @@ __all__ = [
     "TokenQuery",
     "TokenRows",
     "TopDocuments",
+    "TopLists",
     "VectorIndex",
     "VectorPostings",
     "VectorRows",

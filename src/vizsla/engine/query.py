@@ -10,6 +10,7 @@ import numpy as np
 
 from vizsla.engine.ngram_scores import NgramQuery
 from vizsla.engine.posting_vectors import MatchQuery
+from vizsla.kernels import njit
 
 Terms = tuple[np.ndarray, np.ndarray, np.ndarray]
 """The terms of a query: their numbers, namespaces and weights."""
@@ -80,6 +81,32 @@ class Queries(Sequence[Query]):
         return cls(np.cumsum([0, *(len(row[0]) for row in rows)]), terms, spaces, weights)
 
     @classmethod
+    def counted(
+        cls,
+        pointers: np.ndarray,
+        terms: np.ndarray,
+        counts: np.ndarray,
+        known: tuple[np.ndarray, np.ndarray],
+        space: int,
+        weight: float,
+    ) -> Queries:
+        """Queries of one namespace, given how often each has which terms: the i-th from pointers[i] to pointers[i + 1].
+
+        `known`: the number of each term in the collection, -1 for a term that is to be left out, and the factor of its
+        weight. `weight` multiplies all weights.
+
+        >>> known = np.array([7, -1]), np.array([0.5, np.nan])
+        >>> counts = np.array([1, 2], np.int32)
+        >>> queries = Queries.counted(np.array([0, 2]), np.array([1, 0], np.int32), counts, known, 3, 10.0)
+        >>> queries[0].terms.tolist(), queries[0].spaces.tolist(), queries[0].weights.tolist()
+        ([7], [3], [10.0])
+        """
+        numbers, spaces = np.empty((2, len(terms)), np.int64)
+        weights, ends = np.empty(len(terms)), np.empty(len(pointers), np.int64)
+        used = _weigh(pointers, terms, counts, *known, space, weight, ends, numbers, spaces, weights)
+        return cls(ends, numbers[:used], spaces[:used], weights[:used])
+
+    @classmethod
     def joined(cls, parts: Sequence[Queries]) -> Queries:
         """The same queries in several namespaces as one: each has the terms of all parts, in their order."""
         owners = [np.repeat(np.arange(len(part)), np.diff(part.pointers)) for part in parts]
@@ -104,3 +131,23 @@ class Queries(Sequence[Query]):
         if isinstance(at, slice):
             return [self[i] for i in range(len(self))[at]]
         return Query(*self.row(range(len(self))[at]))
+
+
+@njit(
+    "const int64[:], const int32[:], const int32[:], const int64[:], const float64[:], int64, float64, int64[:], "
+    "int64[:], int64[:], float64[:]"
+)
+def _weigh(pointers, terms, counts, known, factors, space, weight, ends, numbers, spaces, weights):
+    """Put the numbers and weights of known terms into arrays; returns how many there are. See `Queries.counted`."""
+    used = 0
+    ends[0] = 0
+    for i in range(pointers.size - 1):
+        for x in range(pointers[i], pointers[i + 1]):
+            number = known[terms[x]]
+            if number >= 0:
+                numbers[used] = number
+                spaces[used] = space
+                weights[used] = weight * (counts[x] * factors[terms[x]])
+                used += 1
+        ends[i + 1] = used
+    return used

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate
+from typing import overload
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from vizsla.engine.stop_flag import failure
 from vizsla.engine.topk import SortScratch, TopK
 from vizsla.engine.vector_indexes import VectorIndex
 from vizsla.engine.weighting import Weightings
+from vizsla.kernels import njit
 
 _NOT_FINITE = "query weights must be finite numbers"
 SAFELY_POSITIVE, SAFELY_SMALL = 1e-200, 1e200  # outside, 64-bit products could underflow or overflow
@@ -44,16 +46,18 @@ def _packed(queries: Sequence[Query]) -> Queries | None:
     return Queries.of([q.row for q in queries]) if queries and all(q.is_plain for q in queries) else None
 
 
-def _can_be_bounded(queries: Queries) -> bool:
-    """Whether bounds work for all of the queries."""
-    weights = queries.weights.tolist()  # a list is looked through faster than a short array; a NaN makes the sum one
-    safe = not weights or (min(weights) >= SAFELY_POSITIVE and sum(weights) <= SAFELY_SMALL)
-    return safe and _longest(queries) <= MAX_TERMS
-
-
-def _longest(queries: Queries) -> int:
-    """How many terms the longest query has."""
-    return len(queries.terms) if len(queries.pointers) == 2 else int(np.diff(queries.pointers).max())
+@njit("const int64[:], const float64[:]")
+def _longest(pointers, weights):
+    """How many terms the longest query has; -1 if bounds do not work for all of the queries."""
+    total = 0.0
+    for weight in weights:
+        if not weight >= SAFELY_POSITIVE:  # or a NaN
+            return -1
+        total += weight
+    longest = 0
+    for i in range(pointers.size - 1):
+        longest = max(longest, pointers[i + 1] - pointers[i])
+    return longest if total <= SAFELY_SMALL and longest <= MAX_TERMS else -1
 
 
 @dataclass(slots=True, eq=False)
@@ -70,12 +74,59 @@ class TopDocuments:
 _NOTHING = TopDocuments(np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
+@dataclass(slots=True, eq=False)
+class TopLists(Sequence[TopDocuments]):
+    """The top documents of several queries, end to end: those of the i-th lie from bounds[i] to bounds[i + 1].
+
+    A search of many queries makes no object for each of them, since this would need the GIL.
+
+    >>> lists = TopLists.of([TopDocuments(np.array([7, 3]), np.ones(2)), TopDocuments(np.array([9]), np.ones(1))])
+    >>> len(lists), lists.bounds.tolist(), lists[1].numbers.tolist()
+    (2, [0, 2, 3], [9])
+    """
+
+    numbers: np.ndarray
+    scores: np.ndarray
+    bounds: np.ndarray
+    """int64: where those of each query begin, and where the last end."""
+
+    @classmethod
+    def of(cls, found: Sequence[TopDocuments]) -> TopLists:
+        """The top documents of each query end to end, if they are not so already."""
+        if isinstance(found, TopLists):
+            return found
+        bounds = np.array([0, *accumulate(map(len, found))], np.int64)
+        if len(found) == 1:
+            return cls(found[0].numbers, found[0].scores, bounds)
+        numbers, scores = [top.numbers for top in found], [top.scores for top in found]
+        return cls(np.concatenate(numbers), np.concatenate(scores), bounds)
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    @overload
+    def __getitem__(self, at: int) -> TopDocuments: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[TopDocuments]: ...
+    def __getitem__(self, at: int | slice) -> TopDocuments | list[TopDocuments]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(len(self))[at]]
+        i = range(len(self))[at]
+        a, z = self.bounds[i], self.bounds[i + 1]
+        return TopDocuments(self.numbers[a:z], self.scores[a:z])
+
+
 def _search_batch(
-    segments: SegmentList, queries: Queries, weightings: Weightings, k: int, masks: Masks, expected: float
-) -> list[TopDocuments]:
-    """The top k of some queries, in this thread."""
+    segments: SegmentList,
+    queries: Queries,
+    longest: int,
+    weightings: Weightings,
+    k: int,
+    masks: Masks,
+    expected: float,
+) -> TopLists:
+    """The top k of some queries, of which the longest has so many terms, in this thread."""
     arrays = queries.pointers, queries.terms, queries.spaces, queries.weights
-    longest = _longest(queries)
     size, stop = len(queries.pointers) - 1, stopping.flag()
     scores, places = np.empty((size, k), np.float32), np.empty((size, k), np.int64)
     counts = np.zeros(size, np.int64)
@@ -86,11 +137,11 @@ def _search_batch(
                 raise failure()
     if size == 1:
         count = int(counts[0])
-        return [TopDocuments(segments.numbers_at(places[0, :count]), scores[0, :count])]
+        return TopLists(segments.numbers_at(places[0, :count]), scores[0, :count], np.array([0, count]))
+    bounds = np.zeros(size + 1, np.int64)
+    counts.cumsum(out=bounds[1:])
     filled = np.arange(k) < counts[:, np.newaxis]
-    numbers, kept = segments.numbers_at(places[filled]), scores[filled]
-    bounds = [0, *np.cumsum(counts).tolist()]
-    return [TopDocuments(numbers[a:z], kept[a:z]) for a, z in pairwise(bounds)]
+    return TopLists(segments.numbers_at(places[filled]), scores[filled], bounds)
 
 
 def _search_alone(segments: SegmentList, query: Query, weightings: Weightings, k: int, masks: Masks) -> TopDocuments:
@@ -116,7 +167,7 @@ def search_many(
     expected: float = 1.0,
     search_params: VectorIndex | None = None,
     threads: int = 1,
-) -> list[TopDocuments]:
+) -> Sequence[TopDocuments]:
     """The best k documents over all segments for each query, the same as by scoring every document.
 
     The weights of documents are positive, those of queries any finite numbers. Works without the GIL, so that
@@ -132,8 +183,9 @@ def search_many(
     allowed = masks if masks is not None and ordered.is_sorted else ordered.masks(masks)
     k = min(k, ordered.documents)
     plain = queries if isinstance(queries, Queries) else _packed(queries)
-    if plain is not None and k and _can_be_bounded(plain):
-        return _search_batch(ordered, plain, weightings, k, allowed, expected)
+    longest = -1 if plain is None or k == 0 else _longest(plain.pointers, plain.weights)
+    if plain is not None and longest >= 0:
+        return _search_batch(ordered, plain, longest, weightings, k, allowed, expected)
     weights = np.concatenate([q.weights for q in queries]) if queries else np.zeros(0)
     if not np.isfinite(weights).all():
         raise ValueError(_NOT_FINITE)
@@ -154,7 +206,9 @@ def search_many(
         for i, (places, scores) in zip(dense, ranked, strict=True):
             results[i] = TopDocuments(ordered.numbers_at(places), scores)
     if pruned:
-        batch = _search_batch(ordered, Queries.of([queries[i].row for i in pruned]), weightings, k, allowed, expected)
+        rows = Queries.of([queries[i].row for i in pruned])
+        longest = max(len(queries[i].terms) for i in pruned)
+        batch = _search_batch(ordered, rows, longest, weightings, k, allowed, expected)
         for i, top_documents in zip(pruned, batch, strict=True):
             results[i] = top_documents
     return results

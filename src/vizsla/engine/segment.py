@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vizsla.engine.ann import AnnIndex
 from vizsla.engine.arrays import DamagedSegmentError, distinct, freeze, in_own_pages
 from vizsla.engine.blocks import BLOCKS, RANGE_BITS, RANGE_SIZE, VALUE_TYPES, Blocks
 from vizsla.engine.list_directory import open_lists
@@ -20,6 +19,7 @@ from vizsla.engine.suffix_array import SuffixArray
 from vizsla.engine.term_sequences import TermSequences
 from vizsla.engine.threads import in_threads, in_threads_by_size, processors
 from vizsla.engine.token_rows import TokenRows
+from vizsla.engine.vector_indexes import AnnIndex
 from vizsla.engine.vector_rows import VectorRows, storage_of, wide_rows
 from vizsla.kernels import njit
 from vizsla.lazy import cached_property

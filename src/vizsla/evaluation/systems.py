@@ -26,7 +26,7 @@ from vizsla.index import Index, IndexView, bytes_of
 from vizsla.models import Component, Model, Part, Sum
 from vizsla.plain_data import parse_json
 from vizsla.runs import DEFAULT_MEASURES, Measure, Qrels, Retriever, Run, parse_measures
-from vizsla.runs.packed import read_packed, write_packed
+from vizsla.runs.run import read_packed, write_packed
 from vizsla.spec import code_digest, is_plugin
 
 

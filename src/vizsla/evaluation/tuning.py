@@ -7,15 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from math import prod
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.evaluation.figures import evaluate
 from vizsla.evaluation.retrieval import DEPTH, retrieve
 from vizsla.models import BM25OverCounts, Component, Model, Part, Sum
-from vizsla.models.retriever import ModelRetriever
 from vizsla.numbers import short
-from vizsla.runs import Fusion, Measure, Qrels, Run
+from vizsla.runs import Fusion, Measure, Qrels, Retriever, Run
 from vizsla.spec import Option, options_of
 
 MAX_COMBINATIONS = 150  # with more, one parameter at a time is varied until nothing improves
@@ -27,6 +26,13 @@ DEFAULTS = {
 }
 COUNTS_K1 = (0.5, 0.9, 2.0, 5.0, 10.0, 18.0, 30.0, 60.0, 120.0)
 """Values of k1 for given counts, which may be as high as a hundred, while a text repeats a word only a few times."""
+
+
+class ModelRetriever(Protocol):
+    """A retriever whose model can be swapped, such as an `Index` and the result of `Index.with_model`."""
+
+    def with_model(self, model: str | Model) -> Retriever:
+        """A retriever over the same documents with another model; an error if the index does not fit that model."""
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from vizsla.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from vizsla.index.ann_recall import Recall, measure_recall
     from vizsla.index.async_collection import AsyncCollection, AsyncCollectionView
     from vizsla.index.async_index import AsyncIndex, AsyncIndexView
-    from vizsla.index.backups.backing_up import Backup, backup, list_backups
-    from vizsla.index.backups.restoring import restore
+    from vizsla.index.backups.backup import Backup, backup, list_backups, restore
     from vizsla.index.collection import Collection, CollectionView
     from vizsla.index.exporting import (
         document_lengths,
@@ -20,36 +20,28 @@ if TYPE_CHECKING:
         stored_ids,
         stores_whole_numbers,
         term_lists,
-    )
-    from vizsla.index.index import Index
-    from vizsla.index.inspection import (
-        bytes_of,
-        measure_recall,
-        newest_generation,
-        pools,
-        scores_among,
-        trust_vector_indexes,
         vector_blocks,
     )
+    from vizsla.index.index import Index
+    from vizsla.index.inspection import bytes_of, newest_generation, trust_vector_indexes
     from vizsla.index.parts.encoding import EncodingReport, encode_shard
     from vizsla.index.parts.part import Shard
     from vizsla.index.parts.part_set import PartSet, build_from_parts
-    from vizsla.index.search.ann_recall import Recall
+    from vizsla.index.pooling import Pool, pools, scores_among
     from vizsla.index.search.facets import Facets, FacetValue, FieldFacets, facets_of_hits
     from vizsla.index.search.highlight import Highlighter, Snippet
-    from vizsla.index.search.pooling import Pool
-    from vizsla.index.search.statistics import TermStatistics
     from vizsla.index.search.suggestions import Suggestion
+    from vizsla.index.search.term_statistics import TermStatistics
+    from vizsla.index.searchable import IndexView
     from vizsla.index.storage.folder import replace_index
     from vizsla.index.storage.verify import verify
-    from vizsla.index.view import IndexView
     from vizsla.index.writing.transaction import Added, Updated
     from vizsla.index.writing.writer import Writer
 
 _HOMES = {
     "Added": "writing.transaction",
     "Updated": "writing.transaction",
-    "Backup": "backups.backing_up",
+    "Backup": "backups.backup",
     "AsyncCollection": "async_collection",
     "AsyncCollectionView": "async_collection",
     "AsyncIndex": "async_index",
@@ -62,16 +54,16 @@ _HOMES = {
     "FieldFacets": "search.facets",
     "Highlighter": "search.highlight",
     "Index": "index",
-    "IndexView": "view",
+    "IndexView": "searchable",
     "PartSet": "parts.part_set",
-    "Pool": "search.pooling",
-    "Recall": "search.ann_recall",
+    "Pool": "pooling",
+    "Recall": "ann_recall",
     "Shard": "parts.part",
     "Snippet": "search.highlight",
     "Suggestion": "search.suggestions",
-    "TermStatistics": "search.statistics",
+    "TermStatistics": "search.term_statistics",
     "Writer": "writing.writer",
-    "backup": "backups.backing_up",
+    "backup": "backups.backup",
     "build_from_parts": "parts.part_set",
     "bytes_of": "inspection",
     "document_lengths": "exporting",
@@ -81,18 +73,18 @@ _HOMES = {
     "exported_documents": "exporting",
     "facets_of_hits": "search.facets",
     "facts_for_export": "exporting",
-    "list_backups": "backups.backing_up",
-    "measure_recall": "inspection",
+    "list_backups": "backups.backup",
+    "measure_recall": "ann_recall",
     "newest_generation": "inspection",
-    "pools": "inspection",
+    "pools": "pooling",
     "replace_index": "storage.folder",
-    "restore": "backups.restoring",
-    "scores_among": "inspection",
+    "restore": "backups.backup",
+    "scores_among": "pooling",
     "stored_ids": "exporting",
     "stores_whole_numbers": "exporting",
     "term_lists": "exporting",
     "trust_vector_indexes": "inspection",
-    "vector_blocks": "inspection",
+    "vector_blocks": "exporting",
     "verify": "storage.verify",
 }
 

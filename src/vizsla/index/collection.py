@@ -10,8 +10,8 @@ from vizsla.datasets import RawLines
 from vizsla.errors import VizslaError
 from vizsla.index.search.facets import Facets
 from vizsla.index.search.plan import ModelFreeOptions, SearchKeywords, SearchSettings
-from vizsla.index.search.statistics import TermStatistics
 from vizsla.index.search.suggestions import Suggestion
+from vizsla.index.search.term_statistics import TermStatistics
 from vizsla.index.writing.transaction import Added, Updated
 from vizsla.models import Model
 from vizsla.runs import Document, Explanation, FilterLike, Hits, PageOptions, Retriever, Run

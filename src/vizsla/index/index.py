@@ -19,18 +19,18 @@ from vizsla.errors import CollectionError, VizslaError, kind_of
 from vizsla.index.creation import check_change, check_positions, check_vector_index, create_index
 from vizsla.index.info import index_info
 from vizsla.index.reading.snapshot import Snapshot
-from vizsla.index.search import facets, matching, similar, statistics
+from vizsla.index.search import facets, matching, similar
 from vizsla.index.search.explain import explain
 from vizsla.index.search.facets import Facets
 from vizsla.index.search.highlight import Highlighter, highlighter
 from vizsla.index.search.plan import Search, SearchOptions
 from vizsla.index.search.searcher import Searcher
-from vizsla.index.search.statistics import TermStatistics
 from vizsla.index.search.suggestions import Suggestion
+from vizsla.index.search.term_statistics import TermStatistics, term_statistics
+from vizsla.index.searchable import SearchableCollection
 from vizsla.index.storage import forking, in_memory
 from vizsla.index.storage.folder import absolute
 from vizsla.index.storage.in_memory import MemoryFolder
-from vizsla.index.view import SearchableCollection
 from vizsla.index.writing.transaction import Added, Updated
 from vizsla.index.writing.writer import DEFAULT_MEMORY, DEFAULT_TIMEOUT, Hooks, Target, Writer, warn_of_lost_changes
 from vizsla.models import SAMPLE, Model, check_model, fitted_again, language_model, languages_named, parse_model
@@ -199,21 +199,15 @@ class Index(SearchableCollection):
         workers: int | None = None,
         skip_bad: bool = False,
     ) -> Added:
-        """Add documents: mappings with an id under `_id` or `id` and a `text`. `commit` makes them findable.
-
-        This is a shortcut for `Writer.add`; see there for details.
-        """
         return self._open_own_writer().add(documents, workers=workers, skip_bad=skip_bad)
 
     def update(self, documents: Iterable[Document | Mapping[str, Any]]) -> Updated:
-        """Change fields of documents; the others stay. This is a shortcut for `Writer.update`; see there."""
         return self._open_own_writer().update(documents)
 
     def _delete(self, ids: str | int | Iterable[str | int]) -> int:
         return self._open_own_writer().delete(ids)
 
     def commit(self) -> int:
-        """Make what `add` and `delete` have changed visible, at once and durably; gives the number of the commit."""
         self._check_open()
         forking.check(self.path)
         if self._own_writer is not None:
@@ -256,7 +250,6 @@ class Index(SearchableCollection):
         return self.model
 
     def rollback(self) -> None:
-        """Discard what `add` and `delete` have changed since the last commit."""
         if self._own_writer is not None:
             self._own_writer.rollback()
 
@@ -366,14 +359,12 @@ class Index(SearchableCollection):
 
     @property
     def model(self) -> Model:
-        """The model the index was built with."""
         if self.refresh_every is not None:
             self._follow()
         return self._searcher.snapshot.model
 
     @property
     def generation(self) -> int:
-        """The number of the commit that searches see."""
         if self.refresh_every is not None:
             self._follow()
         return self._searcher.snapshot.generation
@@ -439,7 +430,6 @@ class Index(SearchableCollection):
         syntax: str | None = None,
         language: str | None = None,
     ) -> Explanation:
-        """Why a document has its score for a query; see `Collection.explain`."""
         text, wanted, chosen = query_with_words(query), document_id(doc_id), self._model_of(model)
         with self._reading() as searcher:
             bound = searcher.chosen(chosen, language)
@@ -454,29 +444,20 @@ class Index(SearchableCollection):
         syntax: str | None = None,
         language: str | None = None,
     ) -> Highlighter:
-        """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""
         with self._reading() as searcher:
             bound = searcher.chosen(self._model_of(model), language)
             return highlighter(searcher, bound, check_query(query), Filter.of(filter), check_syntax(syntax))
 
-    def _facets_of_all(
-        self,
-        fields: Sequence[str],
-        query: str | None,
-        filter: FilterLike,
-        size: int,
-        model: Model | None,
-        syntax: str | None,
-        language: str | None,
+    def _facets_with(
+        self, options: SearchOptions, fields: Sequence[str], query: str | None, filter: FilterLike, size: int
     ) -> Facets:
-        text, condition = None if query is None else check_query(query), Filter.of(filter)
+        text, condition, syntax = None if query is None else check_query(query), Filter.of(filter), options.syntax
         with self._reading() as searcher:
-            bound = searcher.chosen(model, language)
+            bound = searcher.chosen(options.model, options.language)
             return facets.count_facets(searcher, bound, fields, text, condition, size, check_syntax(syntax))
 
     @property
     def has_words(self) -> bool:
-        """Whether half-typed words can be found and misspelt ones corrected: the index holds whole words."""
         with self._reading() as searcher:
             return any(not part.has_pieces for part in searcher.words)
 
@@ -500,31 +481,26 @@ class Index(SearchableCollection):
     def similar(
         self, doc_id: str | int, k: int = 10, filter: FilterLike = None, *, model: str | Model | None = None
     ) -> Hits:
-        """The k documents that are most like a document; see `Collection.similar`."""
         wanted, chosen = document_id(doc_id), self._model_of(model)
         with self._reading() as searcher:
             return similar.similar(searcher, wanted, k, filter, chosen)
 
     def similar_query(self, doc_id: str | int, *, model: str | Model | None = None) -> str:
-        """The query that finds documents like a document; see `Collection.similar`."""
         wanted, chosen = document_id(doc_id), self._model_of(model)
         with self._reading() as searcher:
             return similar.similar_query(searcher, wanted, chosen)
 
     def suggest(self, prefix: str, size: int = 8, *, language: str | None = None) -> list[Suggestion]:
-        """Words that complete the last word of what is typed; see `Collection.suggest`."""
         with self._reading() as searcher:
             return searcher.completer(language).suggest(prefix, size)
 
     def term_statistics(self, text: str) -> list[TermStatistics]:
-        """How common the terms of a text are; see `Collection.term_statistics`."""
         if not isinstance(text, str):
             raise VizslaError(f"term statistics need a text, not {kind_of(text)}")
         with self._reading() as searcher:
-            return statistics.term_statistics(searcher, text)
+            return term_statistics(searcher, text)
 
     def matching_ids(self, filter: FilterLike) -> list[str]:
-        """The ids of all documents that pass a filter, in the order of insertion."""
         condition = Filter.of(filter)
         if condition is None:
             raise VizslaError("give a filter, as in year < 1999; without one all documents would match")

@@ -38,7 +38,7 @@ def find(function: Callable[..., Any], level: str) -> Any:
         kernel = _kernels(level)[name]
     except KeyError:
         raise KernelsError(f"the compiled kernels lack {name}; {_remedy()}") from None
-    return recorded(name, kernel) if _CALLS else kernel
+    return recorded(name, kernel, len(native().signatures()[name])) if _CALLS else kernel
 
 
 @cache

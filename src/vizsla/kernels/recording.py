@@ -9,22 +9,27 @@ from pathlib import Path
 from typing import Any
 
 _SCALARS = {"bool": "B..", "int": "I..", "float": "F.."}
-_seen: set[str] = set()
 
 
-def recorded(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A wrapper of a kernel that records its argument types in the folder VIZSLA_KERNEL_CALLS."""
+def recorded(name: str, kernel: Callable[..., Any], declared: int) -> Callable[..., Any]:
+    """A wrapper of a kernel that records its argument types in the folder VIZSLA_KERNEL_CALLS.
+
+    A kernel takes what it is declared for and nothing else, so nothing is new once it has been called with as many
+    types as are declared.
+    """
+    seen: set[str] = set()
 
     @functools.wraps(kernel)
     def call(*arguments: Any) -> Any:
         result = kernel(*arguments)
-        line = f"{name} {''.join(map(_code, arguments))}\n"
-        if line not in _seen:
-            _seen.add(line)
-            folder = Path(os.environ["VIZSLA_KERNEL_CALLS"])
-            folder.mkdir(parents=True, exist_ok=True)
-            with (folder / f"{os.getpid()}.calls").open("a") as out:
-                out.write(line)
+        if len(seen) < declared:
+            line = f"{name} {''.join(map(_code, arguments))}\n"
+            if line not in seen:
+                seen.add(line)
+                folder = Path(os.environ["VIZSLA_KERNEL_CALLS"])
+                folder.mkdir(parents=True, exist_ok=True)
+                with (folder / f"{os.getpid()}.calls").open("a") as out:
+                    out.write(line)
         return result
 
     return call

@@ -17,10 +17,10 @@ from vizsla.models.fields import Fields, field_text
 from vizsla.models.model import MODELS
 from vizsla.models.piece_network import PieceNetwork
 from vizsla.neural.checkpoints.colbert import ColbertCheckpoint, ColbertSettings
+from vizsla.neural.checkpoints.onnx_encoder import OnnxTokens
+from vizsla.neural.checkpoints.transformer import known
 from vizsla.neural.network import Network, reads_of
-from vizsla.neural.onnx_encoder import OnnxTokens
 from vizsla.neural.onnx_graph import Precision
-from vizsla.neural.text_encoder import known
 from vizsla.spec import Option
 from vizsla.text import Analyzer
 

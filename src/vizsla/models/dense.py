@@ -18,14 +18,13 @@ from vizsla.models.fields import Fields, as_text
 from vizsla.models.learned_sparse import checked_precision
 from vizsla.models.model import MODELS
 from vizsla.neural.checkpoints.checkpoint import Checkpoint
+from vizsla.neural.checkpoints.onnx_encoder import BY_NETWORK, OnnxEncoder
 from vizsla.neural.checkpoints.packages import BGE_SMALL, GTE_SMALL, HUB, PACKAGED
 from vizsla.neural.checkpoints.published import Published, find_published, published
-from vizsla.neural.checkpoints.tokenizer_files import alike
+from vizsla.neural.checkpoints.tokenizers import alike
+from vizsla.neural.checkpoints.transformer import Layer, TokenizerOptions, Transformer, known
 from vizsla.neural.network import Network, reads_of
-from vizsla.neural.onnx_encoder import BY_NETWORK, OnnxEncoder
 from vizsla.neural.onnx_graph import Precision
-from vizsla.neural.text_encoder import Layer, TokenizerOptions, known
-from vizsla.neural.transformer import Transformer
 from vizsla.spec import Option, with_defaults
 from vizsla.text import Analyzer, WordPiece
 

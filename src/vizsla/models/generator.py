@@ -166,7 +166,7 @@ class CheckpointGenerator(TextGenerator):
         """The network, opened by onnxruntime or by torch."""
         checkpoint = self.checkpoint
         if checkpoint.is_quantised and self._place().runtime == "onnx":
-            from vizsla.neural.seq2seq_onnx import OnnxGenerator
+            from vizsla.neural.onnx_generator import OnnxGenerator
 
             return OnnxGenerator(checkpoint.folder, checkpoint.start, checkpoint.ends)
         lacking = [name for name in ("torch", "transformers", "safetensors") if find_spec(name) is None]
@@ -175,7 +175,7 @@ class CheckpointGenerator(TextGenerator):
                 f"{checkpoint.folder}: torch and transformers run this generator; install what is missing with: "
                 f"pip install {' '.join(lacking)}"
             )
-        from vizsla.neural.generation import TorchGenerator, new_model, open_model
+        from vizsla.neural.torch_generator import TorchGenerator, new_model, open_model
 
         if checkpoint.is_quantised:
             model = new_model(checkpoint.config, read_quantised(checkpoint))

@@ -30,13 +30,12 @@ from vizsla.models.fields import QUERIES as QUERIES_FIELD
 from vizsla.models.fields import Fields, field_text
 from vizsla.models.model import MODELS, Model
 from vizsla.models.statistics import Statistics
+from vizsla.neural.checkpoints.transformer import MaskedLanguage, TokenizerOptions
 from vizsla.neural.chunks import END, SPECIAL_TOKENS
 from vizsla.neural.heads import HEADS
 from vizsla.neural.network import ABOUT, Network
 from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.query_tables import PieceVectors, TermWeights
-from vizsla.neural.text_encoder import TokenizerOptions
-from vizsla.neural.transformer import MaskedLanguage
 from vizsla.plain_data import parse_settings
 from vizsla.spec import Option, options_of, with_defaults
 from vizsla.text import Analyzer, Token, WordPiece
@@ -172,7 +171,7 @@ class LearnedSparse(SparseComponent):
         ['checkpoint', 'query_checkpoint']
         """
         from vizsla.neural.checkpoints.splade import SparseCheckpoint
-        from vizsla.neural.checkpoints.tokenizer_files import (
+        from vizsla.neural.checkpoints.tokenizers import (
             alike,  # a search without a checkpoint does not wait for it
         )
 

@@ -14,14 +14,14 @@ from vizsla.cache import digest
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.learned_sparse import SHIPPED
 from vizsla.neural.checkpoints.checkpoint import bert_arrays, bert_config, cached_network, find_checkpoint
+from vizsla.neural.checkpoints.onnx_cross_encoder import OnnxPairs
+from vizsla.neural.checkpoints.onnx_file import onnx_files
 from vizsla.neural.checkpoints.packages import CROSS_ENCODER, package_of
 from vizsla.neural.checkpoints.sentence import read_json
 from vizsla.neural.device import opening_on, place_of
 from vizsla.neural.heads.cross import HEAD, LEAST, RERANKER, Texts, joint_ids, joint_pairs, one_label
 from vizsla.neural.network import ABOUT, Network
-from vizsla.neural.onnx_file import onnx_files
 from vizsla.neural.onnx_graph import Precision
-from vizsla.neural.onnx_pairs import OnnxPairs
 from vizsla.neural.weights import has_weights, weight_files
 from vizsla.text import Analyzer
 

@@ -13,12 +13,12 @@ from vizsla.models.counts import open_deepct
 from vizsla.models.dense import Dense, dense
 from vizsla.models.learned_sparse import LearnedSparse
 from vizsla.models.model import Model
+from vizsla.neural.checkpoints.onnx_file import is_exported
 from vizsla.neural.checkpoints.packages import HUB
 from vizsla.neural.checkpoints.published import Published, find_published
+from vizsla.neural.checkpoints.writing import SPARSE_KINDS, save_sparse_layout
 from vizsla.neural.device import opening_on
-from vizsla.neural.layouts import SPARSE_KINDS, save_sparse_layout
 from vizsla.neural.network import Network
-from vizsla.neural.onnx_file import is_exported
 from vizsla.neural.query_tables import TermWeights
 from vizsla.neural.weights import read_weights
 from vizsla.text import Analyzer, WordPiece

@@ -1,6 +1,6 @@
-"""torch, loaded when it is first used: a head's torch side and its ONNX side are one file, which imports without torch.
+"""torch, loaded when it is first used: a file imports without torch, and holds a head's torch side and its ONNX side.
 
-from vizsla.neural.lazy_torch import Module, nn, torch
+
 
 class Projection(Module):  # an instance is a torch.nn.Module
     def __init__(self) -> None:
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-__all__ = ["F", "Module", "inference_mode", "nn", "no_grad", "torch"]
+__all__ = ["F", "Function", "Module", "inference_mode", "nn", "no_grad", "torch"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import torch
     import torch.nn.functional as F
     from torch import nn
+    from torch.autograd import Function
     from torch.nn import Module
 else:
 
@@ -51,6 +52,20 @@ else:
 
     class Module(metaclass=_ModuleType):
         """A torch.nn.Module whose class can be defined before torch is loaded."""
+
+    @functools.cache
+    def _differentiable(cls: type) -> type:
+        """The torch.autograd.Function with the `forward` and `backward` of a class."""
+        return type(
+            cls.__name__, (torch.autograd.Function,), {name: vars(cls)[name] for name in ("forward", "backward")}
+        )
+
+    class Function:
+        """A torch.autograd.Function whose class can be defined before torch is loaded."""
+
+        @classmethod
+        def apply(cls, *args: Any) -> Any:
+            return _differentiable(cls).apply(*args)
 
 
 def no_grad(function: Callable[P, T]) -> Callable[P, T]:

@@ -1,4 +1,8 @@
-"""A network in a folder, as models refer to it: identified by its digest, opened when it is first used."""
+"""A network of ours in a folder: written for onnxruntime, identified by its digest, opened when it is first used.
+
+The folder has `network.onnx`, the operations, `weights.safetensors`, the arrays, and `network.json`, which describes
+it. The graph records where in the second file each array begins, so onnxruntime can map it and torch can read it, too.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,24 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import numpy as np
 
 from vizsla.described import DescriptionError, fields_from_data
 from vizsla.errors import InputError
+from vizsla.neural.chunks import SPECIAL_TOKENS
 from vizsla.neural.device import device_of_opening, place_of
-from vizsla.neural.heads import coil
+from vizsla.neural.heads import HEADS, Output, coil
 from vizsla.neural.once import once
-from vizsla.neural.onnx_export import write_network
-from vizsla.neural.onnx_graph import Precision
-from vizsla.neural.weights import NETWORK, WEIGHTS, copy_weights, in_8_bits, read_weights
+from vizsla.neural.onnx_graph import EncoderGraph, Precision, Statistics, need_onnx, save_graph
+from vizsla.neural.onnx_network import session_options
+from vizsla.neural.weights import NETWORK, WEIGHTS, copy_weights, in_8_bits, read_weights, write_arrays
 from vizsla.plain_data import parse_settings
 
 ABOUT = "network.json"
+_PEAKS, _MOMENTS = "peaks.", "moments."  # prefixes of outputs that only measure a sample of texts
 
 
 def reads_of(folder: Path) -> str:
@@ -153,10 +160,10 @@ class Network:
         """
         place = place_of(self.device)
         if place.runtime == "torch":
-            from vizsla.neural.inference import TorchNetwork
+            from vizsla.neural.torch_network import TorchNetwork
 
             return TorchNetwork(self.folder, self.kind, self.heads, self.pooling, device=str(place.device))
-        from vizsla.neural.session import OnnxNetwork
+        from vizsla.neural.onnx_network import OnnxNetwork
 
         if not place.device.is_gpu or not in_8_bits(self.folder):
             return OnnxNetwork(self.folder, device=place.device)
@@ -174,3 +181,93 @@ class Network:
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "running"}
+
+
+def write_network(
+    folder: str | Path,
+    weights: Mapping[str, np.ndarray],
+    head: str,
+    *,
+    attention_heads: int = 12,
+    precision: Precision = "int8",
+    special_tokens: Sequence[int] = SPECIAL_TOKENS,
+    sample: Iterable[Sequence[int]] = (),
+    pooling: str = "",
+) -> None:
+    """Write a network: an encoder, its arrays named as in transformers, and a head of `HEADS`.
+
+    `pooling`: "mean", "cls" or "cls+mean", for the head "dense".
+    `special_tokens`: token ids that the head "unicoil" gives no weight.
+    `sample`: some texts as token ids, [CLS] and [SEP] included; thirty are enough to keep 8 bits accurate.
+    """
+    need_onnx()
+    texts = list(sample)
+    built = HEADS[head].make()
+    measures = bool(texts) and precision == "int8"
+    statistics = _measured(weights, head, attention_heads, texts, pooling) if measures else Statistics()
+    reads = {"reads_pairs": built.reads_pairs, "reads_first": built.reads_first}
+    graph = EncoderGraph(weights, attention_heads, precision, statistics, **reads)
+    _write(Path(folder), graph, head, built.outputs(graph, special_tokens=special_tokens, pooling=pooling))
+
+
+def _write(folder: Path, graph: EncoderGraph, head: str, outputs: Sequence[Output]) -> None:
+    shapes = [_shape(output) for output in outputs]
+    folder.mkdir(parents=True, exist_ok=True)
+    save_graph(
+        folder / NETWORK,
+        graph,
+        write_arrays(folder / WEIGHTS, graph.stored),
+        {"ids": (np.int64, ["batch", "length"]), "lengths": (np.int64, ["batch"])},
+        [(o.node, o.name, np.float32, shape) for o, shape in zip(outputs, shapes, strict=True)],
+        {"head": head, "longest": str(graph.longest), "words": str(graph.words)},
+    )
+
+
+def _shape(output: Output) -> list[Any]:
+    if output.name.startswith(_PEAKS):
+        return [None]
+    if output.name.startswith(_MOMENTS):
+        return [None, None]
+    return ["batch", "length", output.width] if output.per_token else ["batch", output.width]
+
+
+def encoder_statistics(weights: Mapping[str, np.ndarray], heads: int, texts: Sequence[Sequence[int]]) -> Statistics:
+    """What is measured while an encoder without a head reads some texts."""
+    return _measured(weights, "dense", heads, texts, "mean")
+
+
+def _measured(
+    weights: Mapping[str, np.ndarray], head: str, heads: int, texts: Sequence[Sequence[int]], pooling: str
+) -> Statistics:
+    """The statistics of some texts, computed in 32-bit floats."""
+    import onnxruntime
+
+    built_head = HEADS[head].make()
+    reads = {"reads_pairs": built_head.reads_pairs, "reads_first": built_head.reads_first}
+    graph = EncoderGraph(weights, heads, "float32", Statistics(), **reads)
+    outputs = built_head.outputs(graph, special_tokens=SPECIAL_TOKENS, pooling=pooling)
+    for matrix, states in graph.watched.items():
+        highest = graph("ReduceMax", graph("Abs", states), graph.constant([0, 1]), keepdims=0)
+        outputs.append(Output(highest, _PEAKS + matrix, 0))
+    for table, states in graph.compared.items():
+        rows = graph("Reshape", states, graph.constant([-1, graph.hidden]))
+        rows = graph("Pad", rows, graph.constant([0, 0, 0, 1]), graph.constant(1, np.float32))
+        outputs.append(Output(graph("MatMul", graph("Transpose", rows, perm=[1, 0]), rows), _MOMENTS + table, 0))
+    peaks: dict[str, np.ndarray] = {}
+    moments: dict[str, np.ndarray] = {}
+    with TemporaryDirectory() as folder:
+        _write(Path(folder), graph, head, outputs)
+        options = session_options()  # on one thread: several that wait for each other are slow on a busy machine
+        session = onnxruntime.InferenceSession(Path(folder) / NETWORK, options, providers=["CPUExecutionProvider"])
+        names = [o.name for o in session.get_outputs() if o.name.startswith((_PEAKS, _MOMENTS))]
+        for text in texts:
+            ids = np.asarray(text, np.int64)[None]
+            for name, values in zip(
+                names, session.run(names, {"ids": ids, "lengths": np.array([ids.size])}), strict=True
+            ):
+                kind, _, matrix = name.partition(".")
+                if kind == _MOMENTS[:-1]:
+                    moments[matrix] = moments.get(matrix, 0) + values.astype(np.float64)
+                else:
+                    peaks[matrix] = np.maximum(peaks.get(matrix, values), values)
+    return Statistics(peaks, moments)

@@ -1,19 +1,20 @@
-"""A BERT encoder as an ONNX graph, built by hand so that 8-bit arithmetic is used where it is fast."""
+"""A BERT encoder as an ONNX graph, built by hand so that 8-bit arithmetic is used where it is fast; and its file."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from vizsla.errors import InputError
+from vizsla.errors import InputError, VizslaError
 from vizsla.neural.chunks import END
-from vizsla.neural.weights import DIVISORS, SCALE
+from vizsla.neural.weights import DIVISORS, SCALE, WEIGHTS
 
 Precision = Literal["int8", "float32"]
-
 WORDS = "embeddings.word_embeddings.weight"
 _EPSILON = 1e-12  # of BERT's normalisations
 _CALM = 2.0  # channels whose peak is more than this many times the median peak are divided
@@ -239,3 +240,48 @@ class EncoderGraph(NetworkGraph):
     def first_state(self) -> str:
         """[batch, 1, hidden] the state of the first token of each text."""
         return str(self("Slice", self.states, self.constant([0]), self.constant([1]), self.constant([1])))
+
+
+Port = tuple[str, str, type[np.generic], Sequence[Any]]
+"""An output of a graph: the node, its name, its type and its shape."""
+
+
+def need_onnx() -> None:
+    """Raise an error if onnx is not installed."""
+    if importlib.util.find_spec("onnx") is None:
+        raise VizslaError("writing a network for onnxruntime needs onnx; install it with: pip install onnx")
+
+
+def save_graph(
+    file: Path,
+    graph: Graph,
+    places: Mapping[str, int],
+    inputs: Mapping[str, tuple[type[np.generic], Sequence[Any]]],
+    outputs: Sequence[Port],
+    properties: Mapping[str, str],
+) -> None:
+    """Write a graph whose arrays are in the weight file beside it.
+
+    `places`: where in that file each array begins. `inputs`: the type and shape of each.
+    """
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    kinds: dict[type[np.generic], int] = {np.int64: TensorProto.INT64, np.float32: TensorProto.FLOAT}
+    given = [helper.make_tensor_value_info(name, kinds[kind], shape) for name, (kind, shape) in inputs.items()]
+    described = []
+    for node, name, kind, shape in outputs:
+        graph.nodes.append(helper.make_node("Identity", [node], [name]))
+        described.append(helper.make_tensor_value_info(name, kinds[kind], shape))
+    arrays = [numpy_helper.from_array(values, name) for name, values in graph.inside.items()]
+    for name, values in graph.stored.items():
+        stored = TensorProto.INT8 if values.dtype == np.int8 else TensorProto.FLOAT
+        array = TensorProto(name=name, data_type=stored, dims=values.shape, data_location=TensorProto.EXTERNAL)
+        for key, value in (("location", WEIGHTS), ("offset", places[name]), ("length", values.nbytes)):
+            array.external_data.add(key=key, value=str(value))
+        arrays.append(array)
+    operations = helper.make_graph(graph.nodes, "vizsla", given, described, arrays)
+    versions = [helper.make_opsetid("", 23), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(operations, opset_imports=versions, ir_version=10, producer_name="vizsla")
+    helper.set_model_props(model, dict(properties))
+    onnx.save_model(model, file)

@@ -391,6 +391,7 @@ def _call(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Concatenat
     def method(self: _Answered, /, *arguments: P.args, **options: P.kwargs) -> T:
         return self._connection.run(call(self._calls, *arguments, **options))
 
+    method.__doc__ = call.__doc__ or inspect.getdoc(getattr(Collection, call.__name__))
     return _with_result(method, call)
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 
 from vizsla.datasets import RawLines, Skipped, changes_by_id
-from vizsla.datasets.sources import BATCH
+from vizsla.datasets.records import BATCH
 from vizsla.errors import InputError, UnknownNameError, UnsupportedError, VizslaError, kind_of
 from vizsla.index import Added, Facets, FacetValue, FieldFacets, Suggestion, TermStatistics, Updated
 from vizsla.index.collection import ids_or_filter
@@ -179,7 +179,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Calls:
-    """The calls to one index of a server, searched in one way: the methods of a `Collection`, and some of a client."""
+    """The calls to one index of a server, searched in one way: the methods of a `Collection`, and some of a client.
+
+    Those without a docstring do what `Collection` says of them.
+    """
 
     index: str
     name: str = ""
@@ -193,7 +196,6 @@ class Calls:
     def search(
         self, query: str, k: int = 10, filter: FilterLike = None, **options: Unpack[SearchKeywords]
     ) -> Call[Hits]:
-        """The k best documents for a query, best first; see `Collection.search`. An empty query is refused."""
         return (yield from self.search_many([query_with_words(query)], k, filter, **options))[0]
 
     def search_many(
@@ -205,7 +207,7 @@ class Calls:
         documents: bool = True,
         **options: Unpack[SearchKeywords],
     ) -> Call[list[Hits]]:
-        """The hits of many queries; see `Collection.search_many`. A chunk of the queries goes with each request."""
+        # A chunk of the queries goes with each request.
         calls, texts, k = (
             self._searched_with(options),
             check_queries(queries),
@@ -260,7 +262,6 @@ class Calls:
     def run(
         self, queries: Mapping[str, str], k: int = 1000, filter: FilterLike = None, **options: Unpack[SearchSettings]
     ) -> Call[Run]:
-        """The rankings of many queries, by query id; see `Collection.run`."""
         texts = list(check_mapping(queries).values())
         if check_typos(options.get("typos")) is not None:
             raise VizslaError(NO_TYPOS)
@@ -292,11 +293,9 @@ class Calls:
     # Asking
 
     def get(self, doc_id: str | int) -> Call[Document | None]:
-        """The document with an id, or None."""
         return (yield from self.get_many([doc_id])).get(document_id(doc_id))
 
     def get_many(self, ids: Iterable[str | int]) -> Call[dict[str, Document]]:
-        """Documents by id; ids of unknown documents are left out."""
         wanted = list(dict.fromkeys(document_ids(ids)))
         found: dict[str, Document] = {}
         after = self.seen.as_body()
@@ -315,7 +314,6 @@ class Calls:
         syntax: str | None = None,
         language: str | None = None,
     ) -> Call[Explanation]:
-        """Why a document has its score for a query; see `Collection.explain`."""
         options = self._searched_with({"model": model, "syntax": syntax, "language": language}).options
         wanted = {"query": query_with_words(query), "id": document_id(doc_id)}
         body = {**wanted, **_filter(filter), **options.for_explaining(), **self.seen.as_body()}
@@ -334,7 +332,6 @@ class Calls:
         syntax: str | None = None,
         language: str | None = None,
     ) -> Call[Facets]:
-        """The values of fields over the documents that match; see `Collection.facets`."""
         if isinstance(fields, str):
             raise VizslaError(f'fields are a list of names, as in ["year", "lang"], not {kind_of(fields)}')
         calls = self._searched_with({"model": model, "syntax": syntax, "language": language})
@@ -356,7 +353,6 @@ class Calls:
         syntax: str | None = None,
         language: str | None = None,
     ) -> Call[int]:
-        """How many documents match; see `Collection.count`."""
         if query is None and filter is None:
             return int((yield from self.info())["documents"])
         return (yield from self.facets([], query, filter, model=model, syntax=syntax, language=language)).documents
@@ -364,20 +360,17 @@ class Calls:
     def similar(
         self, doc_id: str | int, k: int = 10, filter: FilterLike = None, *, model: str | Model | None = None
     ) -> Call[Hits]:
-        """The k documents that are most like a document; see `Collection.similar`."""
         calls, k = self._searched_with({"model": model}), check_count(k, "k, the number of results,")
         answer = yield calls._search({"like": document_id(doc_id), "k": k, **_filter(filter)})
         return _hits(answer["results"][0]["hits"])
 
     def suggest(self, prefix: str, size: int = 8, *, language: str | None = None) -> Call[list[Suggestion]]:
-        """Words that complete the last word of what is typed; see `Collection.suggest`."""
         chosen = language or self.options.language
         wanted = {"prefix": prefix, "size": str(size), **({} if chosen is None else {"language": chosen})}
         answer = yield self._request("GET", "/suggest", parameters=wanted)
         return [Suggestion(row["text"], row["documents"]) for row in answer["suggestions"]]
 
     def term_statistics(self, text: str) -> Call[list[TermStatistics]]:
-        """How common the terms of a text are; see `Collection.term_statistics`."""
         answer = yield self._request("GET", "/terms", parameters={"text": query_with_words(text)})
         return [TermStatistics(**{**row, "words": tuple(row["words"])}) for row in answer["terms"]]
 
@@ -447,7 +440,6 @@ class Calls:
         return self._request(method, "/documents", parameters={"commit": "false"}, lines=lines, writes=True)
 
     def delete(self, ids: str | int | Iterable[str | int] | None = None, *, filter: FilterLike = None) -> Call[int]:
-        """Delete documents by id, or all that pass a filter; see `Collection.delete`."""
         ids_or_filter(ids, filter)
         if ids is None:
             answer = yield self._change("/delete", _filter(filter), commit="false")

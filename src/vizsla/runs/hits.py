@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from importlib import import_module
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict, TypeVar, overload
 
 from vizsla.errors import UnknownNameError, VizslaError, kind_of
 from vizsla.harmless import harmless
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 T = TypeVar("T")
-Cell = TypeVar("Cell")
 _Row = tuple[int, float, str, int | None, int]  # rank, score, id, passage, and the number of the document in its source
 _SHOWN = 200  # characters of a text in a notebook
 
@@ -207,13 +206,6 @@ def check_max_tokens(value: object) -> int | None:
     return value
 
 
-class Column(Protocol[Cell]):
-    """The values of a column, which become a list when somebody looks at them: an array of numpy, for example."""
-
-    def tolist(self) -> list[Cell]:
-        """The values."""
-
-
 class _DocumentsOfHits:
     """A source with the documents of existing hits; a number is a position among the hits."""
 
@@ -227,19 +219,25 @@ class _DocumentsOfHits:
 class _Columns:
     """The columns of a ranking, and the documents that have been read: a source whose numbers are rows."""
 
-    __slots__ = ("_documents", "_ids", "_numbers", "_scores", "_source", "passages", "ranks", "spelling", "total")
+    __slots__ = (
+        "_documents", "_id_lists", "_ids", "_numbers", "_place", "_scores", "_source", "passages", "ranks", "spelling",
+        "total",
+    )  # fmt: skip
 
     def __init__(
         self,
-        ids: list[str] | Column[str],
-        scores: list[float] | Column[float],
-        ranks: Sequence[int],
+        ids: Sequence[list[str]],
+        place: int,
+        scores: list[float] | np.ndarray,
+        ranks: range | list[int],
         passages: Sequence[int | None] | None,
         numbers: Sequence[int] | np.ndarray,
         source: DocumentSource,
     ) -> None:
-        self._ids, self._scores, self.ranks, self.passages = ids, scores, ranks, passages
+        """`ids`: those of several rankings, of which this is the one at `place`; they are not looked at yet."""
+        self._id_lists, self._place, self._scores, self.ranks, self.passages = ids, place, scores, ranks, passages
         self._numbers, self._source = numbers, source
+        self._ids: list[str] | None = None
         self._documents: dict[int, Document] = {}
         self.spelling: tuple[str | None, str | None] = (None, None)
         self.total: int | None = None
@@ -248,19 +246,20 @@ class _Columns:
     def of(cls, hits: Sequence[Hit]) -> _Columns:
         """The columns of hits."""
         ids, scores, ranks = [hit.id for hit in hits], [hit.score for hit in hits], [hit.rank for hit in hits]
-        return cls(ids, scores, ranks, [hit.passage for hit in hits], range(len(hits)), _DocumentsOfHits(hits))
+        return cls([ids], 0, scores, ranks, [hit.passage for hit in hits], range(len(hits)), _DocumentsOfHits(hits))
 
     @property
     def ids(self) -> list[str]:
-        if not isinstance(self._ids, list):
-            self._ids = self._ids.tolist()
+        if self._ids is None:
+            self._ids = self._id_lists[self._place]
         return self._ids
 
     @property
     def scores(self) -> list[float]:
-        if not isinstance(self._scores, list):
-            self._scores = self._scores.tolist()
-        return self._scores
+        scores = self._scores
+        if not isinstance(scores, list):
+            scores = self._scores = scores.tolist()
+        return scores
 
     def document(self, number: int, doc_id: str) -> Document:
         """The document of a row, read at the first look."""
@@ -297,22 +296,26 @@ class Hits(Sequence[Hit]):
     ('Dogs', ['8'], [1, 2], 2)
     """
 
-    __slots__ = ("_columns", "_rows")
+    __slots__ = ("_lists", "_own", "_place", "_source")
     __hash__ = None  # type: ignore[assignment]
+    _own: tuple[_Columns, range] | None
+    """The columns and the rows of the hits; None until somebody looks at them."""
+    _lists: HitLists
+    """Without own columns: the hits of several queries, the place of this query, and the source of its documents."""
+    _place: int
+    _source: DocumentSource
 
     def __init__(self, hits: Iterable[Hit] = ()) -> None:
         if isinstance(hits, Hits):
-            columns, rows = hits._columns, hits._rows
+            self._own = hits._looked_at()
         else:
             columns = _Columns.of(list(hits))
-            rows = range(len(columns.ranks))
-        self._columns: _Columns = columns
-        self._rows: range = rows
+            self._own = columns, range(len(columns.ranks))
 
     @classmethod
     def from_columns(
         cls,
-        ids: list[str] | Column[str],
+        ids: list[str],
         scores: list[float] | np.ndarray,
         numbers: Sequence[int] | np.ndarray | None = None,
         source: DocumentSource = NO_DOCUMENTS,
@@ -321,7 +324,7 @@ class Hits(Sequence[Hit]):
         passages: Sequence[int | None] | None = None,
         total: int | None = None,
     ) -> Hits:
-        """Hits from ids and scores, best first: lists, or what becomes lists when somebody looks at it.
+        """Hits from ids and scores, best first.
 
         `source` reads the documents, by their `numbers`, when they are accessed; by default the numbers are positions
         and documents have no content. `first`: the rank of the first hit. `passages`: the passage numbers, if any.
@@ -332,19 +335,34 @@ class Hits(Sequence[Hit]):
         ('Dogs', 12, [2.5, 1.5])
         """
         count = len(scores)
-        if isinstance(ids, list) and len(ids) != count:
+        if len(ids) != count:
             raise ValueError("hits need a score for every id")
         places, ranks = range(count), range(first, first + count)
         known = places if numbers is None else numbers
-        columns = _Columns(ids, scores, ranks, passages, known, source)
+        columns = _Columns([ids], 0, scores, ranks, passages, known, source)
         columns.total = total
         return cls._view(columns, places)
 
     @classmethod
     def _view(cls, columns: _Columns, rows: range) -> Hits:
         hits = cls.__new__(cls)
-        hits._columns, hits._rows = columns, rows
+        hits._own = columns, rows
         return hits
+
+    def _looked_at(self) -> tuple[_Columns, range]:
+        own = self._own
+        if own is None:
+            columns = self._lists._columns(self._place, self._source)
+            own = self._own = columns, range(len(columns.ranks))
+        return own
+
+    @property
+    def _columns(self) -> _Columns:
+        return self._looked_at()[0]
+
+    @property
+    def _rows(self) -> range:
+        return self._looked_at()[1]
 
     @property
     def ids(self) -> list[str]:
@@ -519,6 +537,46 @@ class Hits(Sequence[Hit]):
         spelled = f"<p>showing results for <b>{_escaped(self.corrected)}</b></p>" if self.corrected else ""
         spelled += f"<p>did you mean <b>{_escaped(self.did_you_mean)}</b>?</p>" if self.did_you_mean else ""
         return spelled + (f"<table>{head}{rows}</table>" if self else "<p>nothing found</p>")
+
+
+class HitLists(NamedTuple):
+    """The columns of the hits of several queries, end to end: the i-th has the rows from bounds[i] to bounds[i + 1].
+
+    The columns of each query are cut out when somebody looks at its hits, so a search of many queries spends little on
+    each. That counts where threads search: only one of them runs Python at a time.
+
+    >>> import numpy as np
+    >>> lists = HitLists([["7", "8"], ["9"]], np.array([2.5, 1.5, 3.0]), np.array([0, 1, 2]), [0, 2, 3], below=2)
+    >>> dogs, cats = lists.hits(range(2), KnownDocuments([{"title": "Dogs"}, {}, {"title": "Cats"}]))
+    >>> dogs.ids, dogs.total, cats[0]["title"], cats.scores, cats.total
+    (['7', '8'], None, 'Cats', [3.0], 1)
+    """
+
+    ids: Sequence[list[str]]
+    """The ids of each query."""
+    scores: np.ndarray
+    numbers: np.ndarray
+    bounds: Sequence[int]
+    first: int = 1
+    """The rank of the first hit of each query."""
+    below: int = 0
+    """Fewer hits than this are all that a query has, so that their total is known."""
+
+    def hits(self, places: range, source: DocumentSource) -> list[Hits]:
+        """The hits of some of the queries; `source` reads their documents by `numbers`."""
+        new, made = Hits.__new__, []
+        for place in places:  # a function call for each would take twice as long
+            hits = new(Hits)
+            hits._lists, hits._place, hits._source, hits._own = self, place, source, None
+            made.append(hits)
+        return made
+
+    def _columns(self, place: int, source: DocumentSource) -> _Columns:
+        a, z = self.bounds[place], self.bounds[place + 1]
+        ranks = range(self.first, self.first + z - a)
+        columns = _Columns(self.ids, place, self.scores[a:z], ranks, None, self.numbers[a:z], source)
+        columns.total = z - a if z - a < self.below else None
+        return columns
 
 
 def _restored(hits: list[Hit], did_you_mean: str | None, corrected: str | None, total: int | None) -> Hits:

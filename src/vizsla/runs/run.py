@@ -1,16 +1,21 @@
-"""Runs: the rankings of many queries, read and written in TREC's format."""
+"""Runs: the rankings of many queries, read and written in TREC's format, or packed in a compact file."""
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
 from vizsla.errors import InputError, VizslaError
+from vizsla.npz import load_npz
+from vizsla.plain_data import parse_json
 from vizsla.runs.files import check_no_whitespace, numbered_lines
 
 if TYPE_CHECKING:
@@ -28,15 +33,28 @@ class Ranking(Sequence[tuple[str, float]]):
     __slots__ = ("documents", "scores")
 
     def __init__(self, documents: list[str], scores: Sequence[float] | np.ndarray) -> None:
-        values = np.asarray(scores, np.float64)
+        values = _finite(scores)
         if len(values) != len(documents):
             raise ValueError("a ranking needs a score for every document")
-        if not np.isfinite(values).all():
-            raise VizslaError("a ranking has a score that is not a finite number")
         if len(values) > 1 and (values[1:] > values[:-1]).any():
             order = np.argsort(-values, kind="stable")
             documents, values = [documents[i] for i in order.tolist()], values[order]
         self.documents, self.scores = documents, values
+
+    @classmethod
+    def of_many(cls, documents: Iterable[list[str]], scores: np.ndarray, bounds: Sequence[int]) -> list[Ranking]:
+        """The rankings of several queries, each best first: the i-th has the scores from bounds[i] to bounds[i + 1].
+
+        >>> Ranking.of_many([["a", "b"], ["c"]], np.array([2.0, 1.0, 3.0], np.float32), [0, 2, 3])
+        [Ranking([('a', 2.0), ('b', 1.0)]), Ranking([('c', 3.0)])]
+        """
+        values = _finite(scores)
+        rankings = []
+        for ids, (a, z) in zip(documents, pairwise(bounds), strict=True):
+            ranking = cls.__new__(cls)
+            ranking.documents, ranking.scores = ids, values[a:z]
+            rankings.append(ranking)
+        return rankings
 
     @classmethod
     def of_pairs(cls, pairs: Iterable[tuple[str, float]]) -> Ranking:
@@ -98,6 +116,14 @@ class Ranking(Sequence[tuple[str, float]]):
             if scores[i] >= scores[i - 1]:
                 scores[i] = np.nextafter(scores[i - 1], np.float32(-np.inf))
         return Ranking(documents, scores)
+
+
+def _finite(scores: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Scores as an array; those that are no numbers are refused."""
+    values = np.asarray(scores, np.float64)
+    if not np.isfinite(values).all():
+        raise VizslaError("a ranking has a score that is not a finite number")
+    return values
 
 
 class Run(Mapping[str, Ranking]):
@@ -215,3 +241,51 @@ def read_run(source: str | Path | Mapping[str, Mapping[str, float] | Iterable[tu
         rows = {str(q): pairs.items() if isinstance(pairs, Mapping) else pairs for q, pairs in source.items()}
         return Run(rows)
     return Run.read(source)
+
+
+# Packed
+
+
+def write_packed(run: Run, path: Path) -> None:
+    """Write a run to a compact file, atomically: numbers in arrays, ids as text, nothing that could run code."""
+    numbers: dict[str, int] = {}
+    codes = [numbers.setdefault(d, len(numbers)) for ranking in run.values() for d in ranking.documents]
+    arrays = {
+        "queries": _as_array(list(run)),
+        "documents": _as_array(list(numbers)),
+        "sizes": np.array([len(ranking) for ranking in run.values()], np.uint32),
+        "codes": np.array(codes, np.uint32),
+        "scores": np.concatenate([*(ranking.scores for ranking in run.values()), np.zeros(0)]),
+        "name": _as_array([run.name]),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def read_packed(path: Path) -> Run:
+    """Read what `write_packed` wrote."""
+    try:
+        arrays = load_npz(path)
+        queries, documents, (name,) = (_ids_in(arrays[key]) for key in ("queries", "documents", "name"))
+        ends = np.cumsum(arrays["sizes"], dtype=np.int64)
+        codes, scores = arrays["codes"].tolist(), arrays["scores"]
+        ranked = [documents[code] for code in codes]
+        starts = [0, *ends.tolist()]
+        rows = zip(queries, starts[:-1], starts[1:], strict=True)
+        return Run({q: Ranking(ranked[a:z], scores[a:z]) for q, a, z in rows}, name)
+    except (ValueError, KeyError, IndexError, TypeError, VizslaError) as e:
+        raise InputError(f"this is not a packed run ({e})", file=str(path)) from None
+
+
+def _as_array(ids: list[str]) -> np.ndarray:
+    return np.frombuffer(json.dumps(ids).encode(), np.uint8)
+
+
+def _ids_in(text: np.ndarray) -> list[str]:
+    return [str(one) for one in parse_json(text.tobytes())]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from vizsla.errors import VizslaError, in_words
 from vizsla.harmless import harmless
 from vizsla.index import Index
-from vizsla.index.view import SearchableCollection
+from vizsla.index.searchable import SearchableCollection
 from vizsla.models import Reranker, parse_expander, parse_model
 from vizsla.retrievers import open as open_location
 from vizsla.runs.query_language import QuerySyntaxError

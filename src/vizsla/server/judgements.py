@@ -169,7 +169,7 @@ class Judgements:
         if not self._exists():
             yield None
             return
-        with inside_sqlite(), self._plain_errors("cannot be read"), closing(self._connect("rw")) as db:
+        with inside_sqlite, self._plain_errors("cannot be read"), closing(self._connect("rw")) as db:
             db.execute("BEGIN")
             yield None if self._is_new(db) else db  # new: the first judgement was interrupted
 
@@ -177,7 +177,7 @@ class Judgements:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """The database in a transaction that is on disk when it ends; the tables are made if there are none."""
         self._make_folder()
-        with inside_sqlite(), self._plain_errors("cannot be written"), closing(self._connect("rwc")) as db:
+        with inside_sqlite, self._plain_errors("cannot be written"), closing(self._connect("rwc")) as db:
             db.execute("PRAGMA synchronous=EXTRA")  # also sync the deletion of the journal
             db.execute("BEGIN IMMEDIATE")
             if self._is_new(db):

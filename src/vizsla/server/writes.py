@@ -23,9 +23,9 @@ from uuid import uuid4
 import numpy as np
 
 from vizsla.datasets.files import InputFile
-from vizsla.datasets.records import read_json_records
+from vizsla.datasets.formats.json import read_json_records
+from vizsla.datasets.records import change_from
 from vizsla.datasets.skipped import Skipped
-from vizsla.datasets.sources import change_from
 from vizsla.errors import InputError, UnsupportedError, VizslaError
 from vizsla.index import Index, Writer
 from vizsla.index.storage.arrays import sync_folder
@@ -36,7 +36,7 @@ from vizsla.runs.documents import Origin
 from vizsla.runs.filters import Filter
 from vizsla.server.errors import RequestError
 from vizsla.server.hosting import Hosted
-from vizsla.server.room import check_documents
+from vizsla.server.quotas import check_documents
 from vizsla.server.settings import Limits
 
 ADD, UPDATE, DELETE = ".add.jsonl", ".update.jsonl", ".delete.json"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from vizsla.spec.code import code_digest, is_plugin
 from vizsla.spec.notation import Call, WeightedCall, format_call, parse_call, parse_options, parse_sum, split_options
-from vizsla.spec.plugins import load_plugins
+from vizsla.spec.plugins import code_digest, is_plugin, load_plugins
 from vizsla.spec.registry import Entry, Option, Registry, options_of, with_defaults
 
 __all__ = [

@@ -21,9 +21,8 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args
 
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.numbers import short, whole_number
-from vizsla.spec.code import is_plugin, note_code
 from vizsla.spec.notation import Call, format_value, parse_call
-from vizsla.spec.plugins import load_plugins
+from vizsla.spec.plugins import is_plugin, load_plugins, note_code
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])

@@ -12,10 +12,9 @@ import numpy as np
 
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.lazy import cached_property
-from vizsla.text.cutting import cuts_of
 from vizsla.text.filters import Token, TokenFilter, parse_token_filter, snowball_languages
 from vizsla.text.languages import LUCENE_ENGLISH, PIPELINES, PROBE
-from vizsla.text.lexicon import Lexicon
+from vizsla.text.lexicon import Lexicon, cuts_of
 from vizsla.text.plain_forms import PlainSteps
 from vizsla.text.scan import find_words
 from vizsla.text.tokenizers import TOKENIZERS, Tokenizer, WordPiece, Words, parse_tokenizer
@@ -157,7 +156,7 @@ class Analyzer:
 
     @cached_property
     def cuts(self) -> np.ndarray | None:
-        """How kernels cut the words of the segmenter further, see `cutting.py`; None where they cannot do all of it."""
+        """How kernels cut the words of the segmenter further, see `cuts_of`; None where they cannot do all of it."""
         return cuts_of(self.tokenizer, self.filters)
 
     @cached_property

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, Protocol, overload
 
@@ -18,10 +19,11 @@ import numpy as np
 
 from vizsla.kernels import njit
 from vizsla.text import scan
+from vizsla.text.filters import TokenFilter, is_bigrams
 from vizsla.text.plain_forms import LEFT, PlainSteps
 from vizsla.text.term_table import TermTable, utf8
-from vizsla.text.tokenizers import Tokenizer
-from vizsla.text.words import PLAIN
+from vizsla.text.tokenizers import Tokenizer, Trigrams, Words
+from vizsla.text.words import CODE_POINTS, PLAIN, is_cjk_class, is_unspaced_class, word_classes
 
 # Where `_number_words` stands, so that it can go on after the table of new forms has been enlarged.
 _TEXT, _POSITION, _WORDS, _NEW, _LAST, _ALONE = range(6)
@@ -29,7 +31,14 @@ _NONE = -2  # no character that the next one may be neighbour of
 _SHORT = 7  # characters of a form whose key is the form itself
 _HASH_SEED, _HASH_FACTOR = 0xCBF29CE484222325, 0x100000001B3  # FNV-1a, over code points
 _KEY_FACTOR = 0x9E3779B97F4A7C15
+_NO_FORMS = np.zeros(0, np.int64)
 
+# How a word is cut further, said of each character that begins it or is in it: not at all; into pairs of neighbours;
+# left to Python, since a filter changes its characters; into pieces of three, in scripts without spaces.
+_WHOLE, _PAIRED, _CHANGED, _IN_PIECES = range(4)
+_JAMO = ((0x1100, 0x1200), (0xA960, 0xA980), (0xD7B0, 0xD800))
+"""Parts of Korean characters, which become one where they stand together."""
+_NO_CUTS = np.zeros(0, np.uint8)
 
 _MAX_KEPT = 16 << 20  # bytes of a lexicon of queries
 _MAX_LEXICONS = 16
@@ -53,6 +62,50 @@ class TermAnalyzer(Protocol):
     def plain_steps(self) -> PlainSteps | None: ...
 
     def terms_of_words(self, words: Sequence[str]) -> tuple[list[str], list[int]]: ...
+
+
+def cuts_of(tokenizer: Tokenizer, filters: Sequence[TokenFilter]) -> np.ndarray | None:
+    """The numbers of all characters for an analyzer, none if words are not cut; None if kernels cannot cut for it.
+
+    >>> from vizsla.text import Analyzer
+    >>> cuts = Analyzer.parse("cjk").cuts
+    >>> [int(cuts[ord(c)]) for c in "a中ｶ"], len(Analyzer.parse("lucene-english").cuts), Analyzer.parse("code").cuts
+    ([0, 1, 2], 0, array([], dtype=uint8))
+    """
+    if tokenizer.segmenter is None:
+        return None
+    if type(tokenizer) is Trigrams and all(step.of_characters for step in filters):
+        return _pieces()
+    if all(step.terms is not None for step in filters):
+        return _NO_CUTS
+    places = [i for i, step in enumerate(filters) if step.terms is None]
+    before = tuple(filters[: places[0]])
+    if type(tokenizer) is not Words or len(places) > 1 or not is_bigrams(filters[places[0]]):
+        return None
+    return _pairs(before) if all(step.of_characters for step in before) else None
+
+
+@lru_cache(1)
+def _pieces() -> np.ndarray:
+    cuts = np.zeros(CODE_POINTS, np.uint8)
+    cuts[is_unspaced_class()[word_classes()[0]]] = _IN_PIECES
+    return cuts
+
+
+@lru_cache(8)
+def _pairs(filters: tuple[TokenFilter, ...]) -> np.ndarray:
+    """Numbers for bigrams behind filters; what these change is left to them, such as half-width katakana."""
+    codes = np.flatnonzero(is_cjk_class()[word_classes()[0]])
+    characters = [chr(c) for c in codes.tolist()]
+    changed: Sequence[str | None] = characters
+    for step in filters:
+        assert step.terms is not None
+        changed = step.terms([c or "" for c in changed])
+    cuts = np.zeros(CODE_POINTS, np.uint8)
+    cuts[codes] = [_PAIRED if a == b else _CHANGED for a, b in zip(characters, changed, strict=True)]
+    for first, end in _JAMO:
+        cuts[first:end] = _CHANGED
+    return cuts
 
 
 class Lexicon:
@@ -256,9 +309,12 @@ class _Forms:
             tags, places, slots = _doubled(tags), _doubled(places), np.zeros(2 * slots.size, np.int32)
             _fill_new_slots(tags, int(state[_NEW]), slots)
         count = int(state[_NEW])
-        with self._lock:
-            new = self._added(codes, places[:count], tags[:count])
-            pieces, piece_ends, most = self._pieces, self._piece_ends, self._most
+        if count:
+            with self._lock:
+                new = self._added(codes, places[:count], tags[:count])
+                pieces, piece_ends, most = self._pieces, self._piece_ends, self._most
+        else:  # the pieces of all forms were there before the forms
+            new, pieces, piece_ends, most = _NO_FORMS, self._pieces, self._piece_ends, self._most
         numbered = scan.NumberedWords(words[: int(state[_WORDS])], ends, new, pieces, piece_ends, most)
         return numbered, np.flatnonzero(left)
 
@@ -470,7 +526,7 @@ def _number_words(
     first place in `codes` is in `new_places`, and `new_slots` is a hash table of n + 1. Returns False when that one is
     full: enlarge it and call again with the same state.
 
-    `cuts` says of each character how its word is cut further, see `cutting.py`; a text in which this cannot be done
+    `cuts` says of each character how its word is cut further, see `cuts_of`; a text in which this cannot be done
     here is noted in `left` and has no words.
     """
     text, position, count = state[_TEXT], state[_POSITION], state[_WORDS]
@@ -478,8 +534,8 @@ def _number_words(
         end = bounds[text + 1]
         at, stop, key = _next_form(codes, position, end, plain, classes, transitions, accepting, longest)
         while at < stop:
-            kind = 0 if cuts.size == 0 else _kind_of(codes, at, stop, cuts)
-            if kind == 0 and state[_ALONE] == 0:
+            kind = _WHOLE if cuts.size == 0 else _kind_of(codes, at, stop, cuts)
+            if kind == _WHOLE and state[_ALONE] == 0:
                 if 2 * (state[_NEW] + 1) > new_slots.size:
                     state[_TEXT], state[_POSITION], state[_WORDS] = text, at, count
                     return False
@@ -488,7 +544,7 @@ def _number_words(
                 )
                 count += 1
                 state[_LAST] = _NONE
-            elif kind == _LEFT:
+            elif kind == _CHANGED:
                 left[text] = True
                 count = 0 if text == 0 else ends[text - 1]
                 state[_LAST], state[_ALONE] = _NONE, 0
@@ -516,21 +572,18 @@ def _number_words(
     return True
 
 
-_LEFT = 2
-
-
 @njit
 def _kind_of(codes, at, stop, cuts):
-    """How a word is cut: 0 not at all, 1 into pairs, 3 into pieces of three; 2 where this is left to Python."""
+    """How a word is cut."""
     first = np.int64(cuts[codes[at]])
-    if first == 3:
-        return np.int64(3 if stop - at > 3 else 0)
+    if first == _IN_PIECES:
+        return np.int64(_IN_PIECES if stop - at > 3 else _WHOLE)
     found = first
     for x in range(at + 1, stop):
         kind = np.int64(cuts[codes[x]])
         if kind != first:
-            found = max(found, kind, np.int64(2 if first == 1 or kind == 1 else 0))
-    return np.int64(0) if found == 3 else found
+            found = max(found, kind, np.int64(_CHANGED if first == _PAIRED or kind == _PAIRED else _WHOLE))
+    return np.int64(_WHOLE) if found == _IN_PIECES else found
 
 
 @njit
@@ -538,13 +591,13 @@ def _cut_word(
     codes, at, stop, kind, shorts, slots, arena, new_slots, new_hashes, new_places, state, words, count
 ):  # fmt: skip
     """Write the forms of a word that is cut, and of a character before it that is in no pair; returns their end."""
-    if state[_ALONE] != 0 and (kind != 1 or state[_LAST] + 1 != at):
+    if state[_ALONE] != 0 and (kind != _PAIRED or state[_LAST] + 1 != at):
         last = state[_LAST]
         words[count] = _piece(codes, last, last + 1, shorts, slots, arena, new_slots, new_hashes, new_places, state)
         count += 1
         state[_ALONE] = 0
-    if kind != 1:
-        size = stop - at if kind == 0 else np.int64(3)
+    if kind != _PAIRED:
+        size = stop - at if kind == _WHOLE else np.int64(3)
         for x in range(at, stop - size + 1):
             words[count] = _piece(codes, x, x + size, shorts, slots, arena, new_slots, new_hashes, new_places, state)
             count += 1

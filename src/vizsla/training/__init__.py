@@ -1,6 +1,6 @@
 """Text to models: training recipes, the kinds of models that can be trained, and the training loop.
 
-Importing this package does not import torch; names are imported when they are first used. The loop and its arrays
+No file of it loads torch when it is imported, and names are imported when they are first used. The loop and its arrays
 (`Trainer`, `Distributed`, `TokenCorpus`, the pairs, dev sets and objectives) need torch, transformers, accelerate and
 numpy, and nothing else.
 """
@@ -13,68 +13,61 @@ from vizsla.lazy import lazy_names
 
 if TYPE_CHECKING:
     from vizsla.training.adaptation import adaptation_recipe
-    from vizsla.training.arrays.augmenter import (
+    from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingInputs
+    from vizsla.training.kinds.augmenter import (
         AugmenterData,
         AugmenterDev,
+        AugmenterLoss,
+        AugmenterObjective,
         AugmenterPairs,
         BM25Rows,
         MixedPairs,
         QueryTerms,
     )
-    from vizsla.training.arrays.cross_encoder import CrossEncoderData, CrossEncoderDev, CrossEncoderPairs
-    from vizsla.training.arrays.dev_set import DevSet
-    from vizsla.training.arrays.pairs import CroppedPairs, Crops, MinedPairs, ScoredPairs
-    from vizsla.training.arrays.term_targets import TermDev, TermTargets
-    from vizsla.training.arrays.token_corpus import TokenCorpus
-    from vizsla.training.arrays.topic_pairs import TopicPairs
-    from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingInputs
-    from vizsla.training.loop.distributed import Distributed
-    from vizsla.training.loop.masked_lm import train_masked_lm
-    from vizsla.training.loop.objectives import (
-        AugmenterObjective,
-        ContrastiveObjective,
-        DualObjective,
+    from vizsla.training.kinds.cross_encoder import (
+        CrossEncoderData,
+        CrossEncoderDev,
+        CrossEncoderPairs,
+        GroupLoss,
         GroupObjective,
-        RegressionObjective,
-        SparseObjective,
     )
+    from vizsla.training.kinds.deepct import CountSettings, RegressionObjective, TermDev, TermTargets
+    from vizsla.training.kinds.learned_sparse import SparseLoss, SparseObjective, train_masked_lm
+    from vizsla.training.loop.distributed import Distributed
+    from vizsla.training.loop.objectives import ContrastiveLoss, ContrastiveObjective
     from vizsla.training.loop.trainer import Trainer, TrainingResult
     from vizsla.training.recipe import TrainingRecipe, load_training_recipe, training_recipe_names
     from vizsla.training.run import Trained, prepared_recipe, resumed_recipe, train
-    from vizsla.training.settings import (
-        AugmenterLoss,
-        ContrastiveLoss,
-        CountSettings,
-        CropSettings,
-        DenseLoss,
-        GroupLoss,
-        SparseLoss,
-        TrainingSettings,
-    )
+    from vizsla.training.settings import TrainingSettings
+    from vizsla.training.sources.crops import CroppedPairs, Crops, CropSettings
+    from vizsla.training.sources.dev_set import DevSet
+    from vizsla.training.sources.pairs import MinedPairs, ScoredPairs
+    from vizsla.training.sources.token_corpus import TokenCorpus
+    from vizsla.training.sources.topics import DenseLoss, DualObjective, TopicPairs
 
 _HOMES = {
     "adaptation": ("adaptation_recipe",),
-    "arrays.augmenter": ("AugmenterData", "AugmenterDev", "AugmenterPairs", "BM25Rows", "MixedPairs", "QueryTerms"),
-    "arrays.cross_encoder": ("CrossEncoderData", "CrossEncoderDev", "CrossEncoderPairs"),
-    "arrays.dev_set": ("DevSet",),
-    "arrays.pairs": ("CroppedPairs", "Crops", "MinedPairs", "ScoredPairs"),
-    "arrays.term_targets": ("TermDev", "TermTargets"),
-    "arrays.token_corpus": ("TokenCorpus",),
-    "arrays.topic_pairs": ("TopicPairs",),
     "kind": ("TRAINED_KINDS", "TrainedKind", "TrainingInputs"),
-    "loop.distributed": ("Distributed",),
-    "loop.masked_lm": ("train_masked_lm",),
-    "loop.objectives": (
-        "AugmenterObjective", "ContrastiveObjective", "DualObjective", "GroupObjective", "RegressionObjective",
-        "SparseObjective",
+    "kinds.augmenter": (
+        "AugmenterData", "AugmenterDev", "AugmenterLoss", "AugmenterObjective", "AugmenterPairs", "BM25Rows",
+        "MixedPairs", "QueryTerms",
     ),
+    "kinds.cross_encoder": (
+        "CrossEncoderData", "CrossEncoderDev", "CrossEncoderPairs", "GroupLoss", "GroupObjective",
+    ),
+    "kinds.deepct": ("CountSettings", "RegressionObjective", "TermDev", "TermTargets"),
+    "kinds.learned_sparse": ("SparseLoss", "SparseObjective", "train_masked_lm"),
+    "loop.distributed": ("Distributed",),
+    "loop.objectives": ("ContrastiveLoss", "ContrastiveObjective"),
     "loop.trainer": ("Trainer", "TrainingResult"),
     "recipe": ("TrainingRecipe", "load_training_recipe", "training_recipe_names"),
     "run": ("Trained", "prepared_recipe", "resumed_recipe", "train"),
-    "settings": (
-        "AugmenterLoss", "ContrastiveLoss", "CountSettings", "CropSettings", "DenseLoss", "GroupLoss", "SparseLoss",
-        "TrainingSettings",
-    ),
+    "settings": ("TrainingSettings",),
+    "sources.crops": ("CropSettings", "CroppedPairs", "Crops"),
+    "sources.dev_set": ("DevSet",),
+    "sources.pairs": ("MinedPairs", "ScoredPairs"),
+    "sources.token_corpus": ("TokenCorpus",),
+    "sources.topics": ("DenseLoss", "DualObjective", "TopicPairs"),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -10,7 +10,7 @@ from vizsla.errors import InputError, VizslaError
 from vizsla.models import MODELS, ColBERT, DeepCT, LearnedSparse, Network
 from vizsla.neural.checkpoints.checkpoint import Checkpoint
 from vizsla.neural.query_tables import TermWeights
-from vizsla.training.prepare.base_model import DEFAULT_ENCODER, known_model
+from vizsla.training.networks import DEFAULT_ENCODER, known_model
 from vizsla.training.recipe import TrainingRecipe, load_training_recipe
 
 _NAMES = {"minilm": DEFAULT_ENCODER}

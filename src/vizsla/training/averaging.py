@@ -10,9 +10,12 @@ import numpy as np
 from vizsla.datasets import Document
 from vizsla.errors import VizslaError
 from vizsla.models import LearnedSparse, Model, Network
+from vizsla.neural.heads.base import RULED_OUT
+from vizsla.neural.torch_network import load
+from vizsla.neural.weights import read_weights
 from vizsla.text import Analyzer
 from vizsla.training.kinds.learned_sparse import write_sparse_model
-from vizsla.training.prepare.texts import packed_documents
+from vizsla.training.sources.crops import packed_documents
 
 _BIAS = "decoder.bias"
 
@@ -23,10 +26,6 @@ def average_models(folders: Sequence[str | Path], documents: Iterable[Document],
     It has the name, the fields and the tokenizer of the first one, and a table for queries if all have one.
     `documents`: some texts to calibrate the quantisation with.
     """
-    from vizsla.neural.heads.base import RULED_OUT
-    from vizsla.neural.inference import load
-    from vizsla.neural.weights import read_weights
-
     if len(folders) < 2:
         raise VizslaError(
             "name two models or more, as in: vizsla models average seed-0 seed-1 seed-2 --corpus FILE -o DIR"

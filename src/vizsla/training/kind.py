@@ -7,23 +7,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import VizslaError
 from vizsla.models import Augmenter, Model, Reranker
 from vizsla.models.generator import TextGenerator
 from vizsla.spec import Registry
-from vizsla.training.prepare.base_model import Base
+from vizsla.training.loop.distributed import Distributed
+from vizsla.training.loop.objectives import Objective
+from vizsla.training.loop.trainer import Report
+from vizsla.training.networks import Base
 from vizsla.training.settings import TrainingSettings
-
-if TYPE_CHECKING:
-    from vizsla.training.arrays.dev_set import Dev
-    from vizsla.training.arrays.pairs import BatchSource
-    from vizsla.training.loop.distributed import Distributed
-    from vizsla.training.loop.objectives import Objective
-    from vizsla.training.loop.refresh import NegativesRefresh
-    from vizsla.training.loop.trainer import Report
+from vizsla.training.sources.dev_set import Dev
+from vizsla.training.sources.pairs import BatchSource
+from vizsla.training.sources.refresh import NegativesRefresh
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,27 @@ import json
 import shutil
 from collections.abc import Callable, Sequence, Sized
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vizsla.errors import InputError, VizslaError
 from vizsla.plain_data import parse_settings
 from vizsla.training.kind import TRAINED_KINDS, TrainedModel, TrainingInputs
+from vizsla.training.loop.distributed import Distributed
+from vizsla.training.loop.trainer import (
+    CHECKPOINT,
+    LOG,
+    START,
+    Report,
+    Trainer,
+    TrainingResult,
+    has_checkpoint,
+    load_start,
+    save_start,
+)
 from vizsla.training.recipe import TrainingRecipe
 from vizsla.training.settings import Key, TrainingSettings, keys_of
-
-if TYPE_CHECKING:
-    from vizsla.training.arrays.pairs import BatchSource
-    from vizsla.training.loop.distributed import Distributed
-    from vizsla.training.loop.trainer import Report, TrainingResult
+from vizsla.training.sources.pairs import BatchSource
+from vizsla.training.sources.refresh import NEGATIVES
 
 _FILE = "plan.json"
 _FORMAT = 3
@@ -102,8 +111,6 @@ def train(
     """
     if missing := TRAINED_KINDS[recipe.kind].missing:  # some are needed at the end only, when the model is written
         raise VizslaError(f"training needs packages that are missing: {', '.join(missing)}; install vizsla[train]")
-    from vizsla.training.loop.distributed import Distributed
-    from vizsla.training.loop.trainer import Trainer, load_start, save_start
 
     kind, inputs = recipe.make(), inputs or TrainingInputs()
     folder, run_folder = Path(output), Path(output) / "training"
@@ -148,9 +155,6 @@ def train(
 
 def _copy_prepared(given: Path, folder: Path) -> None:
     """Copy what a run began with: its arrays and its initial network."""
-    from vizsla.training.loop.refresh import NEGATIVES
-    from vizsla.training.loop.trainer import CHECKPOINT, LOG, START
-
     if not (given / START).is_file():
         raise VizslaError(f"{given.parent}: this run has no initial network yet; wait for its first step")
     if folder.exists():
@@ -175,8 +179,6 @@ def _counted(settings: TrainingSettings, pairs: BatchSource) -> TrainingSettings
 
 def check_output(folder: Path) -> None:
     """Refuse to write over a model, or over a run that was stopped."""
-    from vizsla.training.loop.trainer import has_checkpoint
-
     if any((folder / name).exists() for name in _MODEL_FILES):
         raise VizslaError(f"{folder}: there is a model here already; name another folder")
     if has_checkpoint(folder / "training"):

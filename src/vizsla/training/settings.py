@@ -5,15 +5,14 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from vizsla.described import DescriptionError, check_type
 from vizsla.errors import UnknownNameError, VizslaError
+from vizsla.neural.lazy_torch import torch
+from vizsla.neural.torch_network import has_fast_bfloat16
 from vizsla.numbers import short
 from vizsla.spec import Option
-
-if TYPE_CHECKING:
-    import torch
 
 T = TypeVar("T")
 TAG = "source"
@@ -38,9 +37,8 @@ class Key(NamedTuple):
 def keys_of(settings: Any, prefix: str = "") -> Iterator[Key]:
     """All keys of settings, those of sections included.
 
-    >>> from vizsla.training.settings import GroupLoss
-    >>> [(key.name, key.value, key.help) for key in keys_of(GroupLoss(), "loss.")][1]
-    ('loss.temperature', 1.0, 'scores are divided by it')
+    >>> [(key.name, key.value, key.help) for key in keys_of(TrainingSettings(), "training.")][2]
+    ('training.batch_size', 16384, 'queries of a batch, over all processes')
     """
     hints = _hints(type(settings))
     for one in fields(settings):
@@ -155,13 +153,6 @@ def _names(settings_class: type, data: Mapping[str, Any], prefix: str = "") -> l
 
 
 PRECISIONS = ("bfloat16", "float32")
-CONTRASTIVE, MARGIN, BINARY = "contrastive", "margin", "binary"
-MARGIN_MSE, KL, MSE = "margin-mse", "kl", "mse"
-TAUGHT = (MARGIN_MSE, KL)
-"""The losses that distill a teacher's margins."""
-GROUP_TAUGHT = (MSE, *TAUGHT)
-"""The losses of a cross-encoder that learn a teacher's scores."""
-SMOOTHINGS = ("none", "sqrt")
 
 
 @dataclass(frozen=True)
@@ -239,8 +230,6 @@ class TrainingSettings:
 
     def uses_bfloat16(self, device: torch.device) -> bool:
         """Whether products on this device are computed in 16 bits."""
-        from vizsla.neural.inference import has_fast_bfloat16
-
         return self.precision == "bfloat16" and has_fast_bfloat16(device)
 
     def learning_rate_at(self, step: int) -> float:
@@ -249,146 +238,6 @@ class TrainingSettings:
             return self.learning_rate * (step + 1) / self.warmup_steps
         past = (step - self.warmup_steps) / max(max(self.steps, self.decay_steps) - self.warmup_steps, 1)
         return self.learning_rate * max(1 - past * (1 - self.final_learning_rate_ratio), self.final_learning_rate_ratio)
-
-
-@dataclass(frozen=True)
-class ContrastiveLoss:
-    """The loss that separates a query's own document from the other documents of the batch.
-
-    With a teacher, margin-mse is the mean square of (s+ - s-) of the network minus (s+ - s-) of the teacher, where s+
-    is the score of a query's document and s- that of one of its hard negatives; kl is the divergence of the network's
-    softmax over a query's document and its hard negatives from the teacher's.
-    """
-
-    name: str = setting(
-        CONTRASTIVE,
-        "contrastive (InfoNCE), margin (RepBERT's hinge of 1), or margin-mse or kl (of a teacher's scores)",
-    )
-    temperature: float = setting(1.0, "scores are divided by it")
-    symmetric: bool = setting(True, "also separate each document's own query from the other queries")
-    in_batch_negatives: bool = setting(
-        True,
-        "documents of the batch's other queries are negatives, too; otherwise only a query's hard negatives are",
-    )
-    mask_other_answers: bool = setting(
-        True,
-        "other documents of the batch that answer a query are not its negatives, as they are in most papers",
-    )
-    contrastive_weight: float = setting(
-        0.0, "weight of the contrastive loss that is added to margin-mse or kl, as ColBERTv2 does; 0 for none"
-    )
-
-    def __post_init__(self) -> None:
-        require_one_of("loss", self.name, (CONTRASTIVE, MARGIN, *TAUGHT))
-        require_positive(self, "loss", "temperature")
-        require_at_least(self, "loss", 0, "contrastive_weight")
-        if self.contrastive_weight and self.name not in TAUGHT:
-            raise VizslaError(f"loss.contrastive_weight adds to margin-mse or kl, not to loss.name={self.name}")
-        if not self.mask_other_answers and self.name == MARGIN:
-            raise VizslaError("loss.name=margin takes all answers as positives, so loss.mask_other_answers stays true")
-        if not self.in_batch_negatives and (self.name != CONTRASTIVE or self.symmetric):
-            raise VizslaError(
-                "loss.in_batch_negatives=false leaves a query only its hard negatives, which needs "
-                "loss.name=contrastive and loss.symmetric=false"
-            )
-
-
-@dataclass(frozen=True)
-class DenseLoss(ContrastiveLoss):
-    """A contrastive loss, or a distillation loss with one or two teachers.
-
-    The second is TAS-B's in-batch teacher: margin-mse between a query's document and all other documents of the batch.
-    """
-
-    in_batch_weight: float = setting(0.0, "weight of the loss of data.in_batch_teacher, which is added")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least(self, "loss", 0, "in_batch_weight")
-
-
-@dataclass(frozen=True)
-class SparseLoss(ContrastiveLoss):
-    """A contrastive loss with SPLADE's FLOPS regularizer."""
-
-    flops_queries: float = setting(0.0, "weight of the FLOPS regularizer of query vectors")
-    flops_documents: float = setting(0.0, "weight of the FLOPS regularizer of document vectors")
-    flops_warmup_steps: int = setting(0, "steps over which the regularizer rises, quadratically")
-
-
-@dataclass(frozen=True)
-class GroupLoss:
-    """How a cross-encoder tells a query's document from its negatives.
-
-    With a teacher, mse is the mean square of the network's score of a pair minus the teacher's; margin-mse and kl
-    compare the documents of a query, as for `ContrastiveLoss`.
-    """
-
-    name: str = setting(
-        CONTRASTIVE,
-        "contrastive (softmax over a query's documents), margin (of 1) or binary (each), or mse, margin-mse or kl (of "
-        "a teacher's scores)",
-    )
-    temperature: float = setting(1.0, "scores are divided by it")
-
-    def __post_init__(self) -> None:
-        require_one_of("loss", self.name, (CONTRASTIVE, MARGIN, BINARY, *GROUP_TAUGHT))
-        require_positive(self, "loss", "temperature")
-
-
-@dataclass(frozen=True)
-class AugmenterLoss:
-    """A contrastive loss over BM25 scores, or one that learns a teacher's, plus a cost for each added term."""
-
-    name: str = setting(CONTRASTIVE, "contrastive (InfoNCE), or margin-mse or kl (of a teacher's scores)")
-    temperature: float = setting(1.0, "scores are divided by it")
-    added_cost: float = setting(0.0, "cost of the weight of added terms")
-    uniform_cost: bool = setting(False, "all terms cost the same; otherwise common terms cost more")
-    cost_warmup_steps: int = setting(0, "steps over which the cost rises, quadratically")
-
-    def __post_init__(self) -> None:
-        require_one_of("loss", self.name, (CONTRASTIVE, *TAUGHT))
-        require_positive(self, "loss", "temperature")
-
-
-@dataclass(frozen=True)
-class CountSettings:
-    """How weights of words become counts, and how BM25 reads these."""
-
-    scale: float = setting(100.0, "counts are this many times the weights, rounded")
-    smoothing: str = setting("none", "none, or sqrt for the square root of weights")
-    keep_all: bool = setting(True, "words with a count below 1 count 1, instead of being dropped")
-    k1: float = setting(10.0, "BM25's saturation of counts")
-    b: float = setting(0.4, "BM25's length normalisation, from 0 to 1")
-
-    def __post_init__(self) -> None:
-        require_positive(self, "counts", "scale")
-        require_at_least(self, "counts", 0, "k1", "b")
-        require_one_of("counts.smoothing", self.smoothing, SMOOTHINGS)
-
-
-@dataclass(frozen=True)
-class CropSettings:
-    """How two random crops of a document are made; the defaults are those of BM26 and Contriever.
-
-    First a window of tokens is chosen at random in the document, then a span of that window, then tokens of the span
-    are deleted at random. In the BM26 paper both crops come from the same window.
-    """
-
-    window: int = setting(256, "tokens of the document that a crop is taken from")
-    same_window: bool = setting(False, "both crops are taken from one window; otherwise each has its own")
-    min_fraction: float = setting(0.05, "shortest crop, as a share of the window")
-    max_fraction: float = setting(0.5, "longest crop, as a share of the window")
-    deletion_rate: float = setting(0.1, "share of a crop's tokens that is deleted")
-    min_tokens: int = setting(4, "tokens that a crop has at least, before deletion")
-
-    def __post_init__(self) -> None:
-        fractions = 0 < self.min_fraction <= self.max_fraction <= 1
-        if not fractions or not 0 <= self.deletion_rate < 1 or self.window < 1 or self.min_tokens < 1:
-            raise VizslaError(
-                f"these crops are impossible: {self}; expected 0 < min_fraction <= max_fraction <= 1, a deletion_rate "
-                "from 0 to below 1, and a window and min_tokens of 1 or more"
-            )
 
 
 def require_positive(settings: Any, section: str, *names: str) -> None:

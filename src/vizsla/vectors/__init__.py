@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from vizsla.vectors.dense import DenseVectors, JoinedVectors, Vectors
 from vizsla.vectors.quantise import Quantiser
-from vizsla.vectors.sparse import SparseVectors
-from vizsla.vectors.token import TokenVectors
-from vizsla.vectors.token_match import MatchTexts, TokenMatchVectors
-from vizsla.vectors.vocabulary import Vocabulary
+from vizsla.vectors.sparse import SparseVectors, Vocabulary
+from vizsla.vectors.token import MatchTexts, TokenMatchVectors, TokenVectors
 
 __all__ = [
     "DenseVectors",

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vizsla.vectors.sparse import SparseVectors
-from vizsla.vectors.token import TokenVectors
-from vizsla.vectors.token_match import TokenMatchVectors
+from vizsla.vectors.token import TokenMatchVectors, TokenVectors
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,10 +19,10 @@ from qdrant_client import QdrantClient, models
 import vizsla
 from vizsla.backends.qdrant import layout
 from vizsla.backends.qdrant.connection import Address, Connection, ExistingCollectionError, check_name
-from vizsla.backends.qdrant.files import DescribedModel, store_files
 from vizsla.backends.qdrant.filling import FillingRecord, read_record, write_record
 from vizsla.backends.qdrant.layout import STATE_ID, drop_collections, files_of, terms_of
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
+from vizsla.backends.qdrant.model_files import DescribedModel, store_files
 from vizsla.backends.qdrant.state import (
     BUILDING,
     READY,

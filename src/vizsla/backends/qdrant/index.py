@@ -13,10 +13,10 @@ from typing import Any
 from qdrant_client import QdrantClient
 
 from vizsla.backends.qdrant.connection import Address, Connection
-from vizsla.backends.qdrant.files import load_model
 from vizsla.backends.qdrant.generations import create_generation, drop, find_generations
 from vizsla.backends.qdrant.layout import check_collection
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT
+from vizsla.backends.qdrant.model_files import load_model
 from vizsla.backends.qdrant.points import all_points, find_points, points_in_order
 from vizsla.backends.qdrant.reweighing import needs_reweighing, reweigh, score_errors
 from vizsla.backends.qdrant.searching import Context, Plan, Reader, refuse_syntax
@@ -29,7 +29,7 @@ from vizsla.index import Added, Facets, Highlighter, Suggestion, TermStatistics,
 from vizsla.index.creation import check_documents_read
 from vizsla.index.search.plan import SearchOptions
 from vizsla.index.search.similar import query_like, without_itself
-from vizsla.index.view import SearchableCollection
+from vizsla.index.searchable import SearchableCollection
 from vizsla.models import (
     LANGUAGE_SAMPLE,
     DenseComponent,
@@ -232,12 +232,10 @@ class QdrantIndex(SearchableCollection):
 
     @property
     def generation(self) -> int:
-        """The number of the commit that searches see."""
         return self.reader.state.generation
 
     @property
     def model(self) -> Model:
-        """The model that the collection was built with."""
         return self._reader.model
 
     def __len__(self) -> int:
@@ -281,7 +279,6 @@ class QdrantIndex(SearchableCollection):
         syntax: str | None = None,
         language: str | None = None,
     ) -> Explanation:
-        """Why a document has its score for a query: the share of each term, adding up to the score."""
         refuse_syntax(self.address, syntax)
         text, wanted, chosen, reader = (
             query_with_words(query),
@@ -300,23 +297,15 @@ class QdrantIndex(SearchableCollection):
         syntax: str | None = None,
         language: str | None = None,
     ) -> Highlighter:
-        """Shows where documents match a query: `index.highlighter(query).snippet(document)`."""
         refuse_syntax(self.address, syntax)
         reader, chosen = self.reader, self._model_of(model)
         weights = reader.chosen(chosen, language).query_weights(check_query(query), Context(reader, Filter.of(filter)))
         return Highlighter(reader.model, weights)
 
-    def _facets_of_all(
-        self,
-        fields: Sequence[str],
-        query: str | None,
-        filter: FilterLike,
-        size: int,
-        model: Model | None,
-        syntax: str | None,
-        language: str | None,
+    def _facets_with(
+        self, options: SearchOptions, fields: Sequence[str], query: str | None, filter: FilterLike, size: int
     ) -> Facets:
-        del fields, query, filter, size, model, syntax, language
+        del options, fields, query, filter, size
         raise cannot(self.address, "facets")
 
     def count(
@@ -341,13 +330,11 @@ class QdrantIndex(SearchableCollection):
     def similar(
         self, doc_id: str | int, k: int = 10, filter: FilterLike = None, *, model: str | Model | None = None
     ) -> Hits:
-        """The k documents that are most like a document; see `Collection.similar`."""
         wanted, k = document_id(doc_id), check_count(k, "k, the number of results,")
         query = self.similar_query(wanted, model=model)
         return without_itself(self.search(query, k + 1, filter, model=model), wanted, k) if query else Hits()
 
     def similar_query(self, doc_id: str | int, *, model: str | Model | None = None) -> str:
-        """The query that finds documents like a document; see `Collection.similar`."""
         wanted, reader, chosen = document_id(doc_id), self.reader, self._model_of(model)
         document = self.get(wanted)
         if document is None:
@@ -360,11 +347,9 @@ class QdrantIndex(SearchableCollection):
         raise cannot(self.address, "suggest")
 
     def term_statistics(self, text: str) -> list[TermStatistics]:
-        """How common the terms of a text are; see `Collection.term_statistics`."""
         return self.reader.term_statistics(check_query(text))
 
     def matching_ids(self, filter: FilterLike) -> list[str]:
-        """The ids of the documents that pass a filter, in the order of insertion."""
         condition, reader = Filter.of(filter), self.reader
         if condition is None:
             raise VizslaError("give a filter, as in year < 1999; without one all documents would match")

@@ -17,7 +17,7 @@ from vizsla.backends.qdrant.state import CollectionState
 from vizsla.engine import Weighting
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.writing.analysis import AnalysedBatch
-from vizsla.index.writing.namespaces import DenseBatch, NamespaceBatch, SparseBatch, TokenBatch
+from vizsla.index.writing.encoders import DenseBatch, NamespaceBatch, SparseBatch, TokenBatch
 from vizsla.models import Component, Model, SparseComponent, Statistics
 from vizsla.plain_data import parse_json
 from vizsla.runs import Document

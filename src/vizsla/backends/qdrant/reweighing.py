@@ -18,7 +18,6 @@ import numpy as np
 from qdrant_client import QdrantClient, models
 
 from vizsla.backends.qdrant.connection import THRESHOLD, Address, Connection, Json, bodies, upsert
-from vizsla.backends.qdrant.files import DescribedModel, load_model
 from vizsla.backends.qdrant.filling import (
     REWEIGHING,
     Filling,
@@ -39,6 +38,7 @@ from vizsla.backends.qdrant.generations import (
 )
 from vizsla.backends.qdrant.layout import NUMBER, terms_of, vector_name
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
+from vizsla.backends.qdrant.model_files import DescribedModel, load_model
 from vizsla.backends.qdrant.points import (
     PointEncoder,
     StoredPoint,
@@ -60,7 +60,7 @@ from vizsla.backends.qdrant.upload import is_reweighing
 from vizsla.engine import Weighting
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.writing.analysis import AnalysedBatch
-from vizsla.index.writing.namespaces import DenseBatch, NamespaceBatch, SparseBatch, TokenBatch
+from vizsla.index.writing.encoders import DenseBatch, NamespaceBatch, SparseBatch, TokenBatch
 from vizsla.models import Component, DenseComponent, Model, SparseComponent, Statistics
 from vizsla.runs.retriever import check_count
 

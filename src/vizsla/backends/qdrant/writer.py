@@ -21,9 +21,9 @@ import numpy as np
 from qdrant_client import QdrantClient
 
 from vizsla.backends.qdrant.connection import Connection, bodies, upsert
-from vizsla.backends.qdrant.files import DescribedModel
 from vizsla.backends.qdrant.layout import SPARSE, point_id
 from vizsla.backends.qdrant.lock import DEFAULT_TIMEOUT, WriteLock
+from vizsla.backends.qdrant.model_files import DescribedModel
 from vizsla.backends.qdrant.points import (
     BatchNumbers,
     PointEncoder,

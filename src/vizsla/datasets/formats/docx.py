@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from vizsla.datasets.confined import Limits
-from vizsla.datasets.extracted import Extracted, TextBuilder
 from vizsla.datasets.files import InputFile
-from vizsla.datasets.packages import Element, Package, Refusal
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, Extracted, Limits, Refusal, TextBuilder
+from vizsla.datasets.zip_xml import Element, Package
 
 _LEFT_OUT = {"del", "moveFrom", "instrText", "Fallback", "delText", "rPr", "pPr", "sectPr", "tblPr", "annotationRef"}
 _HEADING = re.compile(r"heading (\d)")
@@ -28,7 +26,7 @@ class Docx(DocumentFormat):
             main = _main_part(package)
             relations = dict(package.relations(main).values())
             levels = _heading_levels(package.xml(relations["styles"])) if relations.get("styles", "") in package else {}
-            text = builder(file)
+            text = TextBuilder(file.max_document)
             reader = _Reader(text, levels)
             reader.add(package.xml(main))
             for kind in ("footnotes", "endnotes"):

@@ -5,13 +5,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
-from vizsla.datasets.confined import Limits
-from vizsla.datasets.extracted import Extracted
 from vizsla.datasets.files import InputFile
-from vizsla.datasets.formats.html import charset
-from vizsla.datasets.html import Page
-from vizsla.datasets.packages import Element, NoText, Package, Refusal, resolved
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
+from vizsla.datasets.formats.html import Page, charset
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, Extracted, Limits, NoText, Refusal, TextBuilder
+from vizsla.datasets.zip_xml import Element, Package, resolved
 
 _FONTS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 """The ways to hide fonts, which are no protection of the text."""
@@ -33,7 +30,7 @@ class Epub(DocumentFormat):
             name = next((found.get("full-path") for found in root.all("rootfile")), "")
             book = package.xml(name)
             folder = posixpath.dirname(name)
-            text = builder(file)
+            text = TextBuilder(file.max_document)
             for number, item in enumerate(_chapters(book)):
                 if number >= limits.pages:
                     raise Refusal(f"this book has more than {limits.pages:,} chapters")

@@ -11,11 +11,9 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import IO, Any
 
-from vizsla.datasets.confined import Limits
-from vizsla.datasets.extracted import Extracted
 from vizsla.datasets.files import DAMAGE, InputFile, opened
-from vizsla.datasets.html import Page
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
+from vizsla.datasets.formats.html import Page
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, Extracted, Limits, TextBuilder
 
 _MAX_PARTS = 200  # of a message; a forwarded message is a part of another
 _MAX_NAMED = 20
@@ -94,7 +92,7 @@ def _id(message: Message, data: bytes) -> str:
 
 
 def _extracted(message: Message, file: InputFile, doc_id: str = "", line: int = 1) -> Extracted:
-    text = builder(file)
+    text = TextBuilder(file.max_document)
     body, attachments = _body(message)
     if body is not None and body.get_content_type() == "text/html":
         Page(_content(body)).add_to(text)

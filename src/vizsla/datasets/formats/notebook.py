@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from vizsla.datasets.confined import Limits
-from vizsla.datasets.extracted import Extracted
 from vizsla.datasets.files import InputFile
-from vizsla.datasets.markdown import add_markdown
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
+from vizsla.datasets.formats.markdown import add_markdown
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, Extracted, Limits, TextBuilder
 from vizsla.plain_data import parse_json
 
 
@@ -27,7 +25,7 @@ class Notebook(DocumentFormat):
         cells = _cells(notebook)
         if cells is None:
             raise file.refusal("this is not a notebook: expected an object with a list of cells")
-        text = builder(file)
+        text = TextBuilder(file.max_document)
         for cell in cells:
             source = _joined(cell.get("source", cell.get("input", "")))
             if cell.get("cell_type") == "markdown":

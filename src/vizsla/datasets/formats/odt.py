@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vizsla.datasets.confined import Limits
-from vizsla.datasets.extracted import Extracted, TextBuilder
 from vizsla.datasets.files import InputFile
-from vizsla.datasets.packages import Element, NoText, Package
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, Extracted, Limits, NoText, TextBuilder
+from vizsla.datasets.zip_xml import Element, Package
 
 _LEFT_OUT = {
     "tracked-changes",
@@ -35,7 +33,7 @@ class Odt(DocumentFormat):
                 package.xml("META-INF/manifest.xml").all("encryption-data"), None
             ):
                 raise NoText("this file is encrypted")
-            text = builder(file)
+            text = TextBuilder(file.max_document)
             title = _add(package.xml("content.xml"), text)
             fields = _fields(package)
             yield text.extracted(fields.pop("title", "") or title, fields)

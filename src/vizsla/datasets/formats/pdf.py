@@ -7,10 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from vizsla.datasets.confined import Limits
-from vizsla.datasets.extracted import Extracted
 from vizsla.datasets.files import InputFile
-from vizsla.datasets.packages import NoText, Refusal
 from vizsla.datasets.pdf_layout import (
     HYPHEN,
     Line,
@@ -21,7 +18,7 @@ from vizsla.datasets.pdf_layout import (
     part_at_gaps,
     without_repeated,
 )
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, Extracted, Limits, NoText, Refusal, TextBuilder
 from vizsla.errors import MissingPackageError
 
 _SPACE = 0.12
@@ -81,7 +78,7 @@ def _extracted(pdf: Any, file: InputFile, limits: Limits) -> Extracted:
         raise Refusal("the file is damaged or not what its name says (none of its pages can be read)")
     without_repeated(pages)
     _add_marks(pdf, pages)
-    text = builder(file)
+    text = TextBuilder(file.max_document)
     largest = add_pages(pages, text)
     if text.is_empty:
         what = f"its {count:,} pages have" if count != 1 else "its page has"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vizsla.datasets.confined import Limits
-from vizsla.datasets.extracted import Extracted, TextBuilder
 from vizsla.datasets.files import InputFile
 from vizsla.datasets.formats.docx import office_fields
-from vizsla.datasets.packages import Element, Package, Refusal
-from vizsla.datasets.source_format import SOURCES, DocumentFormat, builder
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, Extracted, Limits, Refusal, TextBuilder
+from vizsla.datasets.zip_xml import Element, Package
 
 _TITLES = ("title", "ctrTitle")
 _LEFT_OUT = {"Fallback", "pPr", "rPr", "endParaRPr"}
@@ -29,7 +27,7 @@ class Pptx(DocumentFormat):
             slides = _slides(package)
             if len(slides) > limits.pages:
                 raise Refusal(f"this file has {len(slides):,} slides; at most {limits.pages:,} are read")
-            text = builder(file)
+            text = TextBuilder(file.max_document)
             for name in slides:
                 text.page()
                 _add_slide(package.xml(name), text)

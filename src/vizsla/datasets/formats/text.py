@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vizsla.datasets.confined import Limits
-from vizsla.datasets.extracted import Extracted
 from vizsla.datasets.files import InputFile
-from vizsla.datasets.source_format import SOURCES, DocumentFormat
+from vizsla.datasets.source_format import SOURCES, DocumentFormat, Extracted, Limits
 
 
 @SOURCES.register("text", help="Plain text, as it is.")

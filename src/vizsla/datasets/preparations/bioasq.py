@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from vizsla.datasets.files import parse_line
-from vizsla.datasets.preparations.squad import objects, whole_json
 from vizsla.datasets.preparing import DatasetWriter, GivenFile, GivenFiles, PublishedFile, preparation
 from vizsla.plain_data import parse_json
 
@@ -51,7 +50,7 @@ def prepare_bioasq(given: GivenFiles, to: DatasetWriter) -> None:
     missing = 0
     for split, files in (("train", given.every(TRAIN.name)), ("test", given.every(TEST.name))):
         for file in files:
-            for question in objects(file, whole_json(file), "questions"):
+            for question in file.objects(file.json_object().get("questions"), "questions"):
                 key = file.text(question.get("id"), "id", 1)
                 to.query(key, " ".join(file.text(question.get("body"), "body", 1).split()))
                 for document in dict.fromkeys(_articles_of(question, file)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from vizsla.datasets.preparations.squad import objects, whole_json
 from vizsla.datasets.preparing import DatasetWriter, GivenFiles, PublishedFile, preparation
 
 _SOURCE = "https://github.com/McGill-NLP/feedbackqa/archive/refs/heads/main.zip"
@@ -32,16 +31,16 @@ def prepare_feedbackqa(given: GivenFiles, to: DatasetWriter) -> None:
         known: set[str] = set()
         for part, split in _PARTS.items():
             file = given.one(f"feedbackQA_data/{domain}/{part}.json")
-            content = whole_json(file)
+            content = file.json_object()
             if part == "train":
-                for passage in objects(file, content, "passages"):
+                for passage in file.objects(content.get("passages"), "passages"):
                     document, section = f"{domain}-{passage.get('passage_id')}", passage.get("reference")
                     if not isinstance(section, dict) or not isinstance(section.get("section_headers"), list):
                         file.refuse(f"expected a section with headings in the passage {document}", 1)
                     known.add(document)
                     text = file.text(section.get("section_content"), "section_content", 1)
                     to.document(document, text, " / ".join(section["section_headers"]))
-            for question in objects(file, content, "examples"):
+            for question in file.objects(content.get("examples"), "examples"):
                 query, document = f"{domain}-{part}-{question.get('id')}", f"{domain}-{question.get('passage_id')}"
                 if document not in known:
                     file.refuse(f"the question {query} is about the passage {document}, which is not there", 1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from vizsla.datasets.preparing import DatasetWriter, GivenFile, GivenFiles, PublishedFile, preparation
+from vizsla.datasets.preparing import DatasetWriter, GivenFiles, PublishedFile, preparation
 
 SQUAD = PublishedFile(
     "dev-v1.1.json",
@@ -37,35 +35,20 @@ _TEST = {
 def prepare_squad_dev_split(given: GivenFiles, to: DatasetWriter) -> None:
     """Articles in the order of their titles; a document's id is the article's title and the paragraph's number."""
     file = given.one(SQUAD.name)
-    content = whole_json(file)
-    articles = sorted(objects(file, content, "data"), key=lambda article: file.text(article.get("title"), "title", 1))
+    content = file.json_object()
+    articles = sorted(
+        file.objects(content.get("data"), "data"), key=lambda article: file.text(article.get("title"), "title", 1)
+    )
     for article in articles:
         name = article["title"]
         split = "dev" if name in _DEV else "test" if name in _TEST else "train"
-        for number, paragraph in enumerate(objects(file, article, "paragraphs")):
+        for number, paragraph in enumerate(file.objects(article.get("paragraphs"), "paragraphs")):
             document = f"{name}-{number}"
             to.document(document, file.text(paragraph.get("context"), "context", 1).strip(), name.replace("_", " "))
-            for question in objects(file, paragraph, "qas"):
+            for question in file.objects(paragraph.get("qas"), "qas"):
                 key = file.text(question.get("id"), "id", 1)
-                answers = {file.text(a.get("text"), "text", 1) for a in objects(file, question, "answers")}
+                answers = {
+                    file.text(a.get("text"), "text", 1) for a in file.objects(question.get("answers"), "answers")
+                }
                 to.query(key, file.text(question.get("question"), "question", 1).strip(), answers=sorted(answers))
                 to.judgement(split, key, document)
-
-
-def whole_json(file: GivenFile) -> dict[str, Any]:
-    """The one JSON object that a file consists of."""
-    records = file.json_records()
-    line, content = next(records, (1, None))
-    if content is None:
-        file.refuse("expected a JSON object, not an empty file", line)
-    if next(records, None) is not None:
-        file.refuse("expected a single JSON object", line)
-    return content
-
-
-def objects(file: GivenFile, parent: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """The objects of a list in an object, refused if they are anything else."""
-    found = parent.get(name)
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        file.refuse(f"expected a list {name!r} of objects", 1)
-    return found

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from vizsla.datasets.html import html_text
+from vizsla.datasets.formats.html import html_text
+from vizsla.datasets.formats.trec import cut_docno, sgml_text, trec_blocks
 from vizsla.datasets.preparing import DatasetWriter, GivenFile, GivenFiles, PublishedFile, preparation
-from vizsla.datasets.trec import cut_docno, sgml_text, trec_blocks
 
 _TOP = re.compile(r"</?top>", re.IGNORECASE)
 _FIELD = re.compile(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from vizsla.datasets.preparations.dpr import answered_questions
 from vizsla.datasets.preparing import DatasetWriter, GivenFile, GivenFiles, PublishedFile, preparation
-from vizsla.datasets.questions import parse_answers
 
 ARTICLES = PublishedFile(
     "wiki_*",
@@ -63,13 +63,8 @@ def prepare_wiki_openqa(given: GivenFiles, to: DatasetWriter) -> None:
 
 def _questions(file: GivenFile) -> Iterator[tuple[str, list[str]]]:
     if file.published.name.endswith(".csv"):
-        for line, (question, listed) in file.rows("question", "list of answers"):
-            if not listed.strip().startswith("["):
-                file.refuse("expected a question, a tab and a list of answers", line)
-            yield question, parse_answers(listed)
+        yield from answered_questions(file)
         return
     for line, record in file.json_records():
-        answers = record.get("answers", record.get("answer"))
-        if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
-            file.refuse("expected a list of texts 'answers'", line)
+        answers = file.texts(record.get("answers", record.get("answer")), "answers", line)
         yield file.text(record.get("qText", record.get("question")), "question", line), answers

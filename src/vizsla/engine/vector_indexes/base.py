@@ -1,4 +1,4 @@
-"""What all vector indexes share, and their registry."""
+"""What all vector indexes share, their registry, and exact search, which scores every vector."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from vizsla.errors import UnknownNameError, VizslaError
-from vizsla.spec import Call, Registry, format_call, parse_call, parse_options
+from vizsla.spec import Call, Registry, format_call, options_of, parse_call, parse_options
 
 STORES = ("float32", "float16", "sq8")
 """The types a vector can be stored in, the most exact first: four bytes a number, two, or one."""
 DEVICES = ("cpu", "gpu")
+STORE_HELP = "type of the stored vectors: float32, float16 or sq8"
+MIN_DOCUMENTS_HELP = "segments with fewer documents are searched exactly"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +103,7 @@ class VectorIndex:
 
 
 VECTOR_INDEXES = Registry[VectorIndex](
-    "vector index", package="vizsla.engine.vector_indexes", example="hnsw(ef_search=100)", first=("exact", "plaid")
+    "vector index", package="vizsla.engine.vector_indexes", example="hnsw(ef_search=100)", first=("base", "plaid")
 )
 
 
@@ -117,3 +119,28 @@ def check_ranges(vector_index: Any, **ranges: tuple[int, int]) -> None:
         value = getattr(vector_index, option)
         if not low <= value <= high:
             raise VizslaError(f"{option} of {vector_index.name} goes from {low:,} to {high:,}, not {value:,}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exact(VectorIndex):
+    """Scores every vector. `float16` and `sq8` are short for `exact(store=float16)` and `exact(store=sq8)`."""
+
+    name: ClassVar[str] = "exact"
+
+    def __str__(self) -> str:
+        return self.name if self.store == "float32" else self.store
+
+
+VECTOR_INDEXES.register("exact", help="Scores every vector.", options=options_of(Exact, store=STORE_HELP))(Exact)
+
+
+@VECTOR_INDEXES.register("float16", help="Scores every vector; stores two bytes a number.")
+def float16() -> Exact:
+    """Exact search over vectors in 16-bit floats."""
+    return Exact(store="float16")
+
+
+@VECTOR_INDEXES.register("sq8", help="Scores every vector; stores one byte a number.")
+def sq8() -> Exact:
+    """Exact search over vectors in 8 bits a number."""
+    return Exact(store="sq8")

@@ -6,8 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vizsla.engine.centroids import MAX_CENTROIDS, default_centroids
-from vizsla.engine.vector_indexes.approximate import SHARED_HELP
-from vizsla.engine.vector_indexes.base import VECTOR_INDEXES, VectorIndex, check_ranges
+from vizsla.engine.vector_indexes.base import (
+    MIN_DOCUMENTS_HELP,
+    STORE_HELP,
+    VECTOR_INDEXES,
+    VectorIndex,
+    check_ranges,
+)
 from vizsla.errors import VizslaError
 from vizsla.spec import options_of
 
@@ -61,6 +66,8 @@ VECTOR_INDEXES.register(
         nlist="number of centroids; 0 for a power of two near 16 times the square root of the number of tokens",
         nprobe="centroids that a query token looks at",
         depth="documents that are scored by their most likely tokens",
-        **SHARED_HELP | {"oversample": "this many times k documents are scored exactly; 0 for twice k and 30 more"},
+        store=STORE_HELP,
+        oversample="this many times k documents are scored exactly; 0 for twice k and 30 more",
+        min_documents=MIN_DOCUMENTS_HELP,
     ),
 )(Plaid)

@@ -22,7 +22,7 @@ from vizsla.datasets.passages import document_of, passage_of
 from vizsla.engine import token_type
 from vizsla.errors import VizslaError
 from vizsla.index.writing.analysis import AnalysedBatch
-from vizsla.index.writing.namespaces import (
+from vizsla.index.writing.encoders import (
     DenseBatch,
     MatchBatch,
     NamespaceBatch,

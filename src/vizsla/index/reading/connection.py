@@ -39,7 +39,7 @@ class ReadConnection:
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows that a statement gives."""
         try:
-            with stopping.holding(self.lock), forking.gate:
+            with stopping.holding(self.lock), forking.inside_sqlite:
                 return self.db.execute(sql, values).fetchall()
         except sqlite3.Error as e:
             stopping.check()  # raises StoppedError if that is the reason

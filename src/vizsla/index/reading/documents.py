@@ -6,7 +6,7 @@ import json
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database
 from vizsla.index.storage.database import stored_contents
 from vizsla.index.storage.document_ids import SegmentIds, find_in_segments, find_passages
-from vizsla.index.storage.stored_ids import DamagedTextsError, PlainIds, id_columns, ids_at
+from vizsla.index.storage.stored_ids import DamagedTextsError, id_lists, ids_at
 from vizsla.lazy import cached_property
 from vizsla.runs import Document
 
@@ -35,7 +35,7 @@ class FoundDocuments:
     When the store is closed, it reads the unread documents that are still referenced.
     """
 
-    def __init__(self, store: DocumentStore, numbers: Sequence[np.ndarray]) -> None:
+    def __init__(self, store: DocumentStore, numbers: np.ndarray) -> None:
         self._store: DocumentStore | None = store
         self._numbers = numbers
         self._contents: dict[int, Mapping[str, Any]] = {}
@@ -61,7 +61,7 @@ class FoundDocuments:
         if store is not None:
             with store.turn:
                 if self._store is not None:
-                    stored = store.by_number(distinct(np.concatenate(self._numbers)).tolist())
+                    stored = store.by_number(distinct(self._numbers).tolist())
                     self._contents = {number: document.content for number, document in stored.items()}
                     self._store = None
 
@@ -70,7 +70,7 @@ class FoundWindows(FoundDocuments):
     """Documents of which a search shows several passages that follow one another, by the number of the one it found."""
 
     def __init__(self, store: DocumentStore, windows: Mapping[int, np.ndarray], splitter: Splitter | None) -> None:
-        super().__init__(store, [*windows.values(), np.zeros(0, np.int64)])
+        super().__init__(store, np.concatenate([*windows.values(), np.zeros(0, np.int64)]))
         self._windows = windows
         self._splitter = splitter
 
@@ -101,11 +101,11 @@ class DocumentStore:
         self.has_texts: bool = meta["stored"]
         """Whether the index keeps the texts that the model reads."""
 
-    def found(self, numbers: Sequence[np.ndarray], windows: Mapping[int, np.ndarray] | None = None) -> FoundDocuments:
+    def found(self, numbers: np.ndarray, windows: Mapping[int, np.ndarray] | None = None) -> FoundDocuments:
         """Documents that are read when they are accessed, even after this store is closed.
 
-        `numbers`: for each query the insertion numbers of its results. `windows`: by the number of each passage, those
-        that are shown with it.
+        `numbers`: the insertion numbers of the results of one query or more. `windows`: by the number of each passage,
+        those that are shown with it.
         """
         found = FoundDocuments(self, numbers) if windows is None else FoundWindows(self, windows, self._splitter)
         if self._is_unlocked:  # what is read later could be of another commit
@@ -148,14 +148,15 @@ class DocumentStore:
         except DamagedTextsError:
             raise database.damaged_segment(self._connection.path) from None
 
-    def id_columns(self, rankings: Sequence[np.ndarray]) -> list[PlainIds | list[str]]:
-        """The ids of several rankings of insertion numbers; they are read together."""
-        bounds = [0, *accumulate(map(len, rankings))]
-        if bounds[-1] == 0:
-            return [[] for _ in rankings]
-        numbers = rankings[0] if len(rankings) == 1 else np.concatenate(rankings)
+    def id_lists(self, numbers: np.ndarray, bounds: np.ndarray) -> Sequence[list[str]]:
+        """The ids of several rankings of insertion numbers: the i-th has those from bounds[i] to bounds[i + 1].
+
+        All are read now, and become texts when somebody looks at them.
+        """
+        if len(numbers) == 0:
+            return [[] for _ in bounds[1:]]
         try:
-            return id_columns([segment.rows_of(numbers) for segment in self._segments], bounds)
+            return id_lists([segment.rows_of(numbers) for segment in self._segments], bounds)
         except DamagedTextsError:
             raise database.damaged_segment(self._connection.path) from None
 

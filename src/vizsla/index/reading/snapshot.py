@@ -16,10 +16,10 @@ from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.reading.connection import ReadConnection, Watch
 from vizsla.index.reading.documents import DocumentStore
 from vizsla.index.reading.terms import NamespaceStatistics, TermTable
-from vizsla.index.storage import arrays, checksums, database, document_ids, living, segment_files
+from vizsla.index.storage import arrays, checksums, database, document_ids, live_documents, segment_files
 from vizsla.index.storage.document_ids import SegmentIds
 from vizsla.index.storage.folder import check_model_folder, recover
-from vizsla.index.storage.living import LiveDocuments
+from vizsla.index.storage.live_documents import LiveDocuments
 from vizsla.index.storage.stored_ids import StoredIds
 from vizsla.models import DenseComponent, Model, NgramComponent, TokenComponent, TokenMatchComponent
 from vizsla.neural.device import opening_on
@@ -33,8 +33,8 @@ class _StoredSegment:
     def __init__(
         self, path: Path, name: str, facts: dict[str, arrays.Facts], listed: list[int], before: _StoredSegment | None
     ) -> None:
-        """`listed`: deleted rows, see `Living`. `before`: the same segment in an earlier commit; only its deleted
-        documents can differ.
+        """`listed`: deleted rows, see `LiveDocuments`. `before`: the same segment in an earlier commit; only its
+        deleted documents can differ.
         """
         self.name = name
         self.facts = facts
@@ -49,7 +49,7 @@ class _StoredSegment:
 
 def _lasting(facts: dict[str, arrays.Facts]) -> dict[str, arrays.Facts]:
     """The files of a segment that stay as they are when documents are deleted."""
-    return segment_files.without(facts, living.FILES)
+    return segment_files.without(facts, live_documents.FILES)
 
 
 class _VectorSizes(NamedTuple):
@@ -192,7 +192,7 @@ class Snapshot:
         stored = []
         expected = _VectorSizes.of_model(self.model)
         for name, facts, statistics in rows:
-            known, listed = mapped.get(name), statistics.get(living.LISTED, [])
+            known, listed = mapped.get(name), statistics.get(live_documents.LISTED, [])
             if known is None or known.facts != facts or known.listed != listed:
                 known = _StoredSegment(self.path, name, facts, listed, known)
                 if _VectorSizes.of_segment(known.segment) != expected:

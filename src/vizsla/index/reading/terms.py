@@ -11,7 +11,7 @@ import numpy as np
 from vizsla.engine import DamagedSegmentError, Segment
 from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database
-from vizsla.index.storage.living import LiveDocuments
+from vizsla.index.storage.live_documents import LiveDocuments
 from vizsla.index.storage.terms import Term, TermBlocks, find_terms, reading_terms, some_terms, stored_terms
 
 MAX_CACHED = 100_000

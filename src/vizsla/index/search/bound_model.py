@@ -93,12 +93,8 @@ class SparsePart:
 
     def _encode_counted(self, queries: CountedTexts) -> Queries:
         """The same for queries that kernels have counted: no term is looked at in Python."""
-        numbers, factors = self._known_numbers(queries.lexicon)
-        found = numbers[queries.numbers]
-        is_known = found >= 0
-        terms, factors = found[is_known], factors[queries.numbers[is_known]]
-        pointers = np.append(0, np.cumsum(is_known))[queries.pointers]
-        return Queries(pointers, terms, self._spaces(len(terms)), self.weight * (queries.counts[is_known] * factors))
+        known = self._known_numbers(queries.lexicon)
+        return Queries.counted(queries.pointers, queries.numbers, queries.counts, known, self.space, self.weight)
 
     def _known_numbers(self, lexicon: Lexicon) -> tuple[np.ndarray, np.ndarray]:
         """The numbers and the factors of all terms of a lexicon."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import operator
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
 from vizsla.datasets import document_of, passage_of
-from vizsla.engine import Plaid, Query, TopDocuments, VectorIndex, in_turns, processors
+from vizsla.engine import Plaid, Query, TopDocuments, TopLists, VectorIndex, in_turns, processors
 from vizsla.errors import UnknownNameError, UnsupportedError, VizslaError, kind_of
 from vizsla.index.reading.documents import DocumentStore
 from vizsla.index.search.bound_model import BoundModel, TokenPart
@@ -25,13 +25,13 @@ from vizsla.index.search.words import word_parts
 from vizsla.lazy import cached_property
 from vizsla.models import DenseComponent, Model
 from vizsla.runs import NO_DOCUMENTS, DocumentSource, Filter, FilterLike, Hits, PageOptions, Ranking
-from vizsla.runs.hits import check_max_tokens, check_total, check_typos
+from vizsla.runs.hits import HitLists, check_max_tokens, check_total, check_typos
 from vizsla.runs.query_language import check_syntax
 from vizsla.runs.retriever import check_queries, ranking_of
 
 T = TypeVar("T")
 BATCH_SIZE = 128  # queries that are searched together at most
-_LEAST = 16  # what is done once for each batch would take too long for fewer
+_LEAST = 8  # what is done once for each batch would take too long for fewer
 _MOST_RESULTS = 1 << 20  # of a batch
 DENSE_BATCH_SIZE = 512  # one product of matrices uses all processors by itself
 _SUM = Combination("sum")
@@ -263,17 +263,13 @@ class Search:
 
     def _in_threads(self, search: Callable[[Sequence[str]], list[T]], queries: Sequence[str]) -> list[T]:
         """What a search gives for all queries, batch by batch, in their order."""
-        multiplies = self.bound.has_vectors
-        size = DENSE_BATCH_SIZE if multiplies else self._batch_size(len(queries))
-        batches = [queries[a : a + size] for a in range(0, len(queries), size)]
-        found = in_turns(search, batches, 1 if multiplies else self.threads)
+        if self.bound.has_vectors:
+            batches, threads = _batches(queries, DENSE_BATCH_SIZE, 1), 1
+        else:
+            threads = self.threads
+            batches = _batches(queries, max(min(BATCH_SIZE, _MOST_RESULTS // self.k), 1), threads)
+        found = in_turns(search, batches, threads)
         return [result for batch in found for result in batch]
-
-    def _batch_size(self, queries: int) -> int:
-        """How many queries are searched together; threads get equally many batches, unless these become too small."""
-        most = max(min(BATCH_SIZE, _MOST_RESULTS // self.k), 1)
-        rounds = -(-queries // (most * self.threads))
-        return min(max(-(-queries // max(rounds * self.threads, 1)), _LEAST), most)
 
     def _counted(self, texts: Sequence[str], documents: bool) -> list[Hits]:
         """The hits of queries, with their totals where these are asked for, or known without counting."""
@@ -330,7 +326,7 @@ class Search:
         is_known = total is not None and self._complete_below and self.fusion is None  # a fusion looks only so deep
         return hits.with_total(total) if is_known else hits
 
-    def _found(self, texts: Sequence[str]) -> list[TopDocuments]:
+    def _found(self, texts: Sequence[str]) -> Sequence[TopDocuments]:
         """The best k rows for each query; of a fusion see `_ranker`."""
         if self.syntax is None:
             return self.top_k(self.searcher.encode(texts, self.bound, self.condition), self.k)
@@ -394,12 +390,11 @@ class Search:
         snapshot = self.searcher.snapshot
         if snapshot.splitter is not None:
             return [ranking_of(hits) for hits in self._hits(texts, documents=False)]
-        found = self._found(texts)
-        ids = snapshot.documents.ids_of(np.concatenate([top.numbers for top in found]))
-        bounds = pairwise(accumulate(map(len, found), initial=0))
-        return [Ranking(ids[a:z], top.scores) for top, (a, z) in zip(found, bounds, strict=True)]
+        top = TopLists.of(self._found(texts))
+        ids = snapshot.documents.id_lists(top.numbers, top.bounds)
+        return Ranking.of_many(ids, top.scores, top.bounds.tolist())
 
-    def top_k(self, queries: Sequence[Query], k: int) -> list[TopDocuments]:
+    def top_k(self, queries: Sequence[Query], k: int) -> Sequence[TopDocuments]:
         """The best k documents of encoded queries."""
         if self.union is not None:
             return self._top_k_of_union(queries, k, max(k, self.union.depth))
@@ -410,7 +405,7 @@ class Search:
         """The arguments of `Searcher.top_k` besides the queries."""
         return self.condition, self.expected, self.vector_index, self.threads, self.masks
 
-    def _top_k_of_union(self, queries: Sequence[Query], k: int, depth: int) -> list[TopDocuments]:
+    def _top_k_of_union(self, queries: Sequence[Query], k: int, depth: int) -> Sequence[TopDocuments]:
         """The best documents by the sum of all parts, among those found by any part that searches for candidates."""
         assert self.union is not None
         finding = [p for p in self.bound.parts if self.union.name != CANDIDATES or not isinstance(p, TokenPart)]
@@ -445,6 +440,17 @@ class Search:
         rows = [np.array([numbers[d][0] for d in ranking.documents], np.int64) for ranking in rankings]
         tops = [TopDocuments(r, x.scores) for r, x in zip(rows, rankings, strict=True)]
         return hits_of(store, tops, documents, below=self._complete_below)
+
+
+def _batches(queries: Sequence[str], most: int, threads: int) -> list[Sequence[str]]:
+    """Queries that are searched together: batches become smaller, so that all threads end at about the same time."""
+    batches, start = [], 0
+    while start < len(queries):
+        share = (len(queries) - start) // (2 * threads) if threads > 1 else most
+        size = min(max(share, _LEAST), most)
+        batches.append(queries[start : start + size])
+        start += size
+    return batches
 
 
 def combination_of(text: str | None) -> Combination:
@@ -527,25 +533,17 @@ def hits_of(
 
     Without `documents` they have none. `first`: the rank of the first. `below`: fewer hits than this are all.
     """
-    numbers = [top.numbers for top in found]
-    sources = _sources(store, numbers) if documents else [NO_DOCUMENTS] * len(found)
-    return [
-        Hits.from_columns(ids, top.scores, rows, source, first=first, total=len(rows) if len(rows) < below else None)
-        for top, rows, ids, source in zip(found, numbers, store.id_columns(numbers), sources, strict=True)
-    ]
-
-
-def _sources(store: DocumentStore, numbers: Sequence[np.ndarray]) -> list[DocumentSource]:
-    """For each query the source of its documents; neighbouring queries share a source up to a number of documents."""
-    sources: list[DocumentSource] = []
-    while len(sources) < len(numbers):
-        end, size = len(sources), 0
-        while end < len(numbers) and (end == len(sources) or size + len(numbers[end]) <= _TOGETHER):
-            size += len(numbers[end])
-            end += 1
-        some = numbers[len(sources) : end]
-        sources += [store.found(some)] * len(some)
-    return sources
+    top = TopLists.of(found)
+    bounds: list[int] = top.bounds.tolist()
+    lists = HitLists(store.id_lists(top.numbers, top.bounds), top.scores, top.numbers, bounds, first, below)
+    if not documents:
+        return lists.hits(range(len(top)), NO_DOCUMENTS)
+    hits: list[Hits] = []
+    while len(hits) < len(top):  # neighbouring queries share a source up to a number of documents
+        start = len(hits)
+        end = max(bisect_right(bounds, bounds[start] + _TOGETHER) - 1, start + 1)
+        hits += lists.hits(range(start, end), store.found(top.numbers[bounds[start] : bounds[end]]))
+    return hits
 
 
 def passage_hits(
@@ -564,9 +562,9 @@ def passage_hits(
     ids, passages = [document_of(row) for row in rows], [passage_of(row) for row in rows]
     source: DocumentSource = NO_DOCUMENTS
     if documents and windows is not None:
-        source = store.found([top.numbers], dict(zip(top.numbers.tolist(), windows, strict=True)))
+        source = store.found(top.numbers, dict(zip(top.numbers.tolist(), windows, strict=True)))
     elif documents:
-        source = store.found([top.numbers])
+        source = store.found(top.numbers)
     total = len(ids) if len(ids) < below else None
     return Hits.from_columns(ids, top.scores.tolist(), top.numbers, source, first=first, passages=passages, total=total)
 

@@ -116,7 +116,7 @@ class Searcher:
         vector_index: VectorIndex | None = None,
         threads: int = 1,
         masks: Sequence[np.ndarray | None] | None = None,
-    ) -> list[TopDocuments]:
+    ) -> Sequence[TopDocuments]:
         """For each query the best k live documents that pass the filter, or that are in `masks` where they are given.
 
         `expected` below 1, or a `vector_index`: approximately, see `engine.search_many`.

@@ -20,7 +20,7 @@ from vizsla import stopping
 from vizsla.engine import WordList
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import SparsePart
-from vizsla.index.search.term_words import TermWords, cuts_words, most_frequent
+from vizsla.index.search.surface_forms import SurfaceForms, cuts_words, most_frequent
 from vizsla.models import ExpandedBM25, Synonyms, bm25_of
 from vizsla.runs.query_language import LUCENE, Word, parse_query
 
@@ -71,7 +71,9 @@ class Speller:
         """`parts`: of the index's own model. Those that count whole words correct."""
         self._snapshot = snapshot
         self._parts = [
-            _Part(snapshot, part) for part in parts if bm25_of(part.component) is not None and not cuts_words(part)
+            _Part(snapshot, part)
+            for part in parts
+            if bm25_of(part.component) is not None and not cuts_words(part.component)
         ]
         self._known: dict[str, str | None] = {}
 
@@ -160,7 +162,7 @@ class _Part:
     def __init__(self, snapshot: Snapshot, part: SparsePart) -> None:
         self._snapshot = snapshot
         self._part = part
-        self._words = TermWords(snapshot, part)
+        self._words = SurfaceForms(snapshot, part)
         self._letters: Counter[str] | None = None
 
     def documents_of(self, word: str) -> int | None:

@@ -1,6 +1,6 @@
 """Suggestions: words of the collection that complete the typed prefix.
 
-An index stores terms, so the words of a term are looked up in documents (`term_words.py`).
+An index stores terms, so the words of a term are looked up in documents (`surface_forms.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from vizsla.errors import VizslaError, kind_of
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import SparsePart
-from vizsla.index.search.term_words import TermWords, cuts_words, is_of_a_word, most_frequent
+from vizsla.index.search.surface_forms import SurfaceForms, cuts_words, is_of_a_word, most_frequent
 from vizsla.models import LanguageBM25, bm25_of
 from vizsla.runs.retriever import check_count
 
@@ -42,12 +42,12 @@ class Completer:
     def __init__(self, snapshot: Snapshot, parts: Sequence[SparsePart]) -> None:
         self._snapshot = snapshot
         self._known: dict[tuple[str, int], list[Suggestion]] = {}
-        of_words = [part for part in parts if not cuts_words(part)]
+        of_words = [part for part in parts if not cuts_words(part.component)]
         self._part = next(iter([*of_words, *parts]), None)
         self._others = [Completer(snapshot, [part]) for part in of_words[1:] if _is_of_a_language(part)]
         """Completers of the other languages of an index of several."""
         self._has_pieces = not of_words
-        self._words_of = None if self._part is None else TermWords(snapshot, self._part)
+        self._words_of = None if self._part is None else SurfaceForms(snapshot, self._part)
 
     def suggest(self, typed: object, size: int) -> list[Suggestion]:
         """Completions of the last word of what is typed, those in most documents first."""
@@ -147,7 +147,7 @@ class Completer:
 
     def _words(
         self,
-        words_of: TermWords,
+        words_of: SurfaceForms,
         terms: Sequence[str],
         stems: Mapping[str, int],
         frequencies: Mapping[str, int],

@@ -16,6 +16,7 @@ from vizsla.engine import PhrasePattern, WordList, rows_with_all, rows_with_phra
 from vizsla.errors import VizslaError
 from vizsla.index.reading.snapshot import Snapshot
 from vizsla.index.search.bound_model import BoundModel, SparsePart
+from vizsla.index.search.surface_forms import cuts_words
 from vizsla.lazy import cached_property
 from vizsla.models import BM25, SequenceEncoder, bm25_of
 
@@ -177,7 +178,7 @@ class WordPart:
     @cached_property
     def has_pieces(self) -> bool:
         """Whether its terms are pieces of words."""
-        return len(self.bm25.tokens("qzxvkjwq")) > 1  # no word, and yet several terms
+        return cuts_words(self.bm25)
 
     def _refuse_pieces(self, sign: str) -> None:
         if self.has_pieces:

@@ -24,8 +24,9 @@ import numpy as np
 from vizsla.datasets.passages import Splitter
 from vizsla.described import DescriptionError
 from vizsla.errors import CollectionError, VizslaError
-from vizsla.index.storage import checksums, exiting, forking, living
+from vizsla.index.storage import checksums, forking, live_documents
 from vizsla.index.storage.arrays import Facts, sync_folder
+from vizsla.index.storage.finalizers import finalize
 from vizsla.index.storage.locks import FileLock
 from vizsla.index.storage.segment_files import check_facts
 from vizsla.plain_data import parse_json, parse_settings
@@ -113,14 +114,17 @@ def _are_statistics(value: Any) -> bool:
 # Errors
 
 
-class using_sqlite(forking.inside_sqlite):
+class using_sqlite:
     """A context for every use of SQLite: its errors become one sentence that names the index, and forks wait."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
+    def __enter__(self) -> None:
+        forking.inside_sqlite.__enter__()
+
     def __exit__(self, *raised: object) -> None:
-        super().__exit__()
+        forking.inside_sqlite.__exit__()
         e = raised[1]
         if isinstance(e, sqlite3.Error):
             raise plain_error(self._path, e) from e
@@ -182,12 +186,12 @@ def close_with(owner: object, connection: sqlite3.Connection) -> weakref.finaliz
 
     Python alone would leave the connection open, and the database locked.
     """
-    return exiting.finalize(owner, _close, connection, os.getpid())
+    return finalize(owner, _close, connection, os.getpid())
 
 
 def _close(connection: sqlite3.Connection, process: int) -> None:
     if os.getpid() == process:  # a forked child must not touch its parent's connection
-        with suppress(sqlite3.Error), forking.inside_sqlite():  # even this can fail on a full disk
+        with suppress(sqlite3.Error), forking.inside_sqlite:  # even this can fail on a full disk
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             connection.close()
@@ -288,7 +292,7 @@ def is_index_database(file: Path) -> bool:
     """Whether a file is the database of an index, of any format."""
     if file.is_symlink() or file.with_name(JOURNAL).exists():
         return False
-    with forking.inside_sqlite():
+    with forking.inside_sqlite:
         try:
             connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
         except sqlite3.Error:
@@ -455,7 +459,7 @@ def _parsed_files(name: Any, text: str) -> dict[str, Facts] | None:
 def _parsed_statistics(text: str, count: int) -> dict[str, Any] | None:
     """The statistics of a segment with `count` documents, which callers must not change; None if they are invalid."""
     statistics = parse_settings(text)
-    return statistics if _are_statistics(statistics) and living.are_listed(statistics, count) else None
+    return statistics if _are_statistics(statistics) and live_documents.are_listed(statistics, count) else None
 
 
 def live_files(connection: sqlite3.Connection, path: Path) -> dict[str, set[str]]:
@@ -563,7 +567,7 @@ def shorten_log(connection: sqlite3.Connection, path: Path) -> bool:
     """
     if not is_log_long(path):
         return False
-    with suppress(sqlite3.Error), forking.inside_sqlite():
+    with suppress(sqlite3.Error), forking.inside_sqlite:
         busy, frames, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         return not busy and frames == moved
     return False

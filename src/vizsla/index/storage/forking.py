@@ -25,9 +25,13 @@ _MAX_WAIT = 5.0  # seconds a fork waits for threads to leave SQLite
 
 
 class _Gate:
-    """Counts the threads inside SQLite; a fork waits for them, and lets no other thread in."""
+    """A context for every use of SQLite: it counts the threads inside; a fork waits for them, and lets no other in."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all threads, in a forked child, which has none of them."""
         self._changed = (
             threading.Condition()
         )  # its lock is reentrant, since a garbage collection may enter the gate at any time
@@ -45,8 +49,11 @@ class _Gate:
         self._own.depth = depth + 1
 
     def __exit__(self, *_: object) -> None:
-        self._own.depth -= 1
-        if self._own.depth == 0:
+        depth = self._own.__dict__.get("depth", 0) - 1
+        if depth < 0:  # entered before a fork, by the parent
+            return
+        self._own.depth = depth
+        if depth == 0:
             with self._changed:
                 self._inside -= 1
                 if self._forking:
@@ -67,22 +74,11 @@ class _Gate:
             self._changed.notify_all()
 
 
-gate = _Gate()
-"""Enter it around every use of SQLite."""
+inside_sqlite = _Gate()
+"""A context for every use of SQLite: a fork waits until it ends."""
 _all_left = True
 _open: weakref.WeakKeyDictionary[Any, Callable[[Any, bool], None]] = weakref.WeakKeyDictionary()
 _unusable: set[tuple[int, int]] = set()
-
-
-class inside_sqlite:
-    """A context for every use of SQLite: a fork waits until it ends."""
-
-    def __enter__(self) -> None:
-        self._gate = gate  # another one in a forked child
-        self._gate.__enter__()
-
-    def __exit__(self, *_: object) -> None:
-        self._gate.__exit__()
 
 
 def watch(owner: T, clean_up_in_child: Callable[[T, bool], None]) -> None:
@@ -118,19 +114,14 @@ def _identity(path: Path) -> tuple[int, int]:
 
 def _before() -> None:
     global _all_left
-    _all_left = gate.close()
-
-
-def _in_parent() -> None:
-    gate.open()
+    _all_left = inside_sqlite.close()
 
 
 def _in_child() -> None:
-    global gate
-    gate = _Gate()
+    inside_sqlite.reset()
     for owner, clean_up_in_child in list(_open.items()):
         clean_up_in_child(owner, _all_left)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+    os.register_at_fork(before=_before, after_in_parent=inside_sqlite.open, after_in_child=_in_child)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from vizsla.errors import CollectionError
-from vizsla.index.storage import exiting
+from vizsla.index.storage.finalizers import finalize
 
 _PAUSE = 0.02  # seconds between two attempts
 
@@ -40,7 +40,7 @@ class FileLock:
             descriptor = _open(file)
             if _lock(descriptor) and _has_its_name(descriptor, file):
                 # A lock that is lost, by an interruption or a forgotten close, is released when it is collected.
-                self._free = exiting.finalize(self, _release, descriptor, os.getpid())
+                self._free = finalize(self, _release, descriptor, os.getpid())
                 return
             os.close(descriptor)
             if time.monotonic() >= until:

@@ -19,7 +19,7 @@ import numpy as np
 
 from vizsla.engine import BlockTable, ListDirectory, Merge, MergedPostingLists, PostingLists, Segment, TermSequences
 from vizsla.errors import CollectionError
-from vizsla.index.storage import document_ids, living, vector_files
+from vizsla.index.storage import document_ids, live_documents, vector_files
 from vizsla.index.storage.arrays import (
     FOLDER,
     ArrayFile,
@@ -57,8 +57,8 @@ _ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
     "blocks": (1, ("<u2",)),
     "values": (1, (*_COUNTS, "<f4")),
     "tops": (1, ("<f8",)),
-    living.ALIVE: (1, ("|b1",)),
-    living.FREQUENCIES: (1, ("<u4",)),
+    live_documents.ALIVE: (1, ("|b1",)),
+    live_documents.FREQUENCIES: (1, ("<u4",)),
     SEQUENCES: (1, ("<u4",)),
     _SEQUENCE_STARTS: (1, ("<i8",)),
     **vector_files.ARRAY_TYPES,
@@ -67,7 +67,7 @@ _ARRAY_TYPES: dict[str, tuple[int, tuple[str, ...]]] = {
 """The number of dimensions and the allowed types of each array: numbers of fixed size, never objects."""
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{12}")
 _FILE_NAME = re.compile(r"[a-z_]+[0-9]*(-[0-9]+)?\.(npy|faiss)")
-_DATED = (*living.FILES, *document_ids.KINDS)  # what carries the number of a commit
+_DATED = (*live_documents.FILES, *document_ids.KINDS)  # what carries the number of a commit
 _ADDED = (*vector_files.TOKEN_INDEX, vector_files.SUFFIXES, *SEQUENCE_FILES)  # what a commit may add to a segment
 _OF_NAMESPACE = re.compile(f"({'|'.join((*vector_files.ARRAY_TYPES, vector_files.ANN, *SEQUENCE_FILES))})[0-9]{{1,4}}")
 _SHORT = 1024  # numbers that are not worth runs
@@ -86,7 +86,7 @@ def check_facts(segment: Any, facts: Any) -> bool:
     return (
         all(part in facts for part in (*_DOCUMENTS, *_LISTS))
         and (_NUMBERS in facts) != (_RUNS in facts)
-        and (living.ALIVE in facts) == (living.FREQUENCIES in facts)
+        and (live_documents.ALIVE in facts) == (live_documents.FREQUENCIES in facts)
         and spaces_of(facts, SEQUENCES) == spaces_of(facts, _SEQUENCE_STARTS)
         and document_ids.are_complete(facts)
         and vector_files.are_complete(facts)
@@ -175,7 +175,7 @@ def writing_files(path: Path, segment: str, *, new: bool = False) -> Iterator[Pa
 
 
 def without(facts: Mapping[str, Facts], kinds: tuple[str, ...]) -> dict[str, Facts]:
-    """The files of a segment without those of some kinds, such as `living.FILES` or `SEQUENCE_FILES`."""
+    """The files of a segment without those of some kinds, such as `live_documents.FILES` or `SEQUENCE_FILES`."""
     return {name: f for name, f in facts.items() if not name.startswith(kinds)}
 
 

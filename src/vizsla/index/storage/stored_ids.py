@@ -11,10 +11,10 @@ before. An id without a digit at its end has the number -1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import pairwise, starmap
+from typing import overload
 
 import numpy as np
 
@@ -261,7 +261,7 @@ class StoredIds:
         """The ids of some rows one by one, as arrays."""
         if self.runs is None:
             return self.texts.take(rows)
-        joined, ends, _ = _read([(self, 0, rows.astype(np.int64, copy=False))])
+        joined, ends, *_ = _read([(self, 0, rows.astype(np.int64, copy=False))], np.array([0, len(rows)]))
         kept = np.ones(len(joined), np.bool_)
         kept[ends - 1] = False  # the line breaks
         return StoredTexts.packed(joined[kept], np.diff(ends, prepend=0) - 1)
@@ -287,34 +287,53 @@ def ids_at(parts: Sequence[Rows]) -> list[str]:
     >>> ids_at([(dogs, 0, rows), (cats, 3, rows)])
     ['dog2', 'cat1', 'dog0']
     """
-    joined, ends, is_plain = _read(parts)
-    return PlainIds(joined).tolist() if is_plain else _decoded(joined, ends)
+    return id_lists(parts, np.array([0, len(parts[0][2])]))[0]
 
 
-class PlainIds(NamedTuple):
-    """Ids in ASCII; they become texts when somebody looks at them."""
-
-    joined: np.ndarray
-    """Their characters, with a line break after each id."""
-
-    def tolist(self) -> list[str]:
-        """The ids as texts."""
-        return str(self.joined.data[:-1], "ascii").split("\n") if len(self.joined) else []
-
-
-def id_columns(parts: Sequence[Rows], bounds: Sequence[int]) -> list[PlainIds | list[str]]:
-    """As `ids_at`, the ids of several rankings: the i-th has the rows from bounds[i] to bounds[i + 1].
+class IdLists(Sequence[list[str]]):
+    """The ids of several rankings, which were read together; those of a ranking become texts when somebody looks.
 
     >>> dogs = StoredIds.of(StoredTexts.of(["dog0", "dog1", "dog2"]))
-    >>> [ids.tolist() for ids in id_columns([(dogs, 0, np.array([2, 0, 1]))], [0, 2, 3])]
-    [['dog2', 'dog0'], ['dog1']]
+    >>> ids = id_lists([(dogs, 0, np.array([2, 0, 1]))], np.array([0, 2, 2, 3]))
+    >>> len(ids), ids[0], ids[1], ids[2]
+    (3, ['dog2', 'dog0'], [], ['dog1'])
     """
-    joined, ends, is_plain = _read(parts)
-    if is_plain:
-        cuts = [int(ends[bound - 1]) if bound else 0 for bound in bounds]
-        return [PlainIds(joined[a:z]) for a, z in pairwise(cuts)]
-    texts = _decoded(joined, ends)
-    return [texts[a:z] for a, z in pairwise(bounds)]
+
+    __slots__ = ("_cuts", "_read")
+
+    def __init__(self, read: np.ndarray | list[str], cuts: np.ndarray) -> None:
+        """`read`: the characters of ids in ASCII, with a line break after each; or ids as texts.
+
+        `cuts`: where the ids of each ranking begin in `read`, and where the last end.
+        """
+        self._read, self._cuts = read, cuts
+
+    def __len__(self) -> int:
+        return len(self._cuts) - 1
+
+    @overload
+    def __getitem__(self, at: int) -> list[str]: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[list[str]]: ...
+    def __getitem__(self, at: int | slice) -> list[str] | list[list[str]]:
+        if isinstance(at, slice):
+            return list(self)[at]
+        i = range(len(self))[at]
+        return self._between(int(self._cuts[i]), int(self._cuts[i + 1]))
+
+    def __iter__(self) -> Iterator[list[str]]:
+        return starmap(self._between, pairwise(self._cuts.tolist()))
+
+    def _between(self, a: int, z: int) -> list[str]:
+        if isinstance(self._read, list):
+            return self._read[a:z]
+        return str(self._read.data[a : z - 1], "ascii").split("\n") if a < z else []
+
+
+def id_lists(parts: Sequence[Rows], bounds: np.ndarray) -> IdLists:
+    """As `ids_at`, the ids of several rankings: the i-th has the rows from bounds[i] to bounds[i + 1] (int64)."""
+    joined, ends, cuts, is_plain = _read(parts, bounds)
+    return IdLists(joined, cuts) if is_plain else IdLists(_decoded(joined, ends), bounds)
 
 
 def _decoded(joined: np.ndarray, ends: np.ndarray) -> list[str]:
@@ -326,10 +345,14 @@ def _decoded(joined: np.ndarray, ends: np.ndarray) -> list[str]:
         raise DamagedTextsError from None
 
 
-def _read(parts: Sequence[Rows]) -> tuple[np.ndarray, np.ndarray, bool]:
-    """The ids of rows with a line break after each, where each ends, and whether they are ASCII in one line each."""
+def _read(parts: Sequence[Rows], bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+    """The ids of rows with a line break after each, where each ends, and where those at `bounds` begin.
+
+    Also whether they are ASCII in one line each.
+    """
     count = len(parts[0][2])
     measured, missing, others = np.zeros((3, count), np.int64), count, 0
+    cuts = np.empty(len(bounds), np.int64)
     for ids, first, rows in parts:
         found = _measure(*ids.arrays, first, np.ascontiguousarray(rows), measured)
         if found < 0:
@@ -337,13 +360,13 @@ def _read(parts: Sequence[Rows]) -> tuple[np.ndarray, np.ndarray, bool]:
         missing -= found
     if missing:
         raise DamagedTextsError
-    joined = np.empty(_add_up(measured), np.uint8)
+    joined = np.empty(_add_up(measured, bounds, cuts), np.uint8)
     for ids, first, rows in parts:
         inside = _gather(ids.arrays[0], ids.arrays[-1], first, np.ascontiguousarray(rows), measured, joined)
         if inside < 0:
             raise DamagedTextsError
         others += inside
-    return joined, measured[1], others == 0
+    return joined, measured[1], cuts, others == 0
 
 
 class _Keys:
@@ -554,13 +577,18 @@ def _measure(data, sizes, starts, runs, places, bits, count, first, rows, measur
     return found
 
 
-@njit("int64[:,:]")
-def _add_up(measured):
-    """Replace the sizes of measured ids by their ends (cumulative sums); returns the end of the last one."""
+@njit("int64[:,:], const int64[:], int64[:]")
+def _add_up(measured, bounds, cuts):
+    """Replace the sizes of measured ids by their ends (cumulative sums); returns the end of the last one.
+
+    Into `cuts` goes where the ids at `bounds` begin.
+    """
     total = np.int64(0)
     for x in range(measured.shape[1]):
         total += measured[1, x]
         measured[1, x] = total
+    for i in range(bounds.size):
+        cuts[i] = measured[1, bounds[i] - 1] if bounds[i] else np.int64(0)
     return total
 
 

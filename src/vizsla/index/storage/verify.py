@@ -20,11 +20,11 @@ from vizsla.index.storage import (
     database,
     document_ids,
     forking,
-    living,
+    live_documents,
     segment_files,
 )
 from vizsla.index.storage.folder import absolute, check_model_folder, model_files, recover
-from vizsla.index.storage.living import LiveDocuments
+from vizsla.index.storage.live_documents import LiveDocuments
 from vizsla.index.storage.stored_ids import DamagedTextsError, StoredIds, StoredTexts
 from vizsla.index.storage.terms import reading_terms, stored_terms
 from vizsla.models import Model
@@ -69,7 +69,7 @@ def _problems(path: Path) -> tuple[list[str], int | None]:
     except OSError as e:
         problems.append(f"{path}: cannot be read ({e.filename}: {e.strerror})")
     finally:
-        with forking.inside_sqlite():
+        with forking.inside_sqlite:
             db.close()
     return problems, generation
 
@@ -147,7 +147,7 @@ def _check_segments(path: Path, db: sqlite3.Connection, meta: dict[str, Any]) ->
             continue
         try:
             segment = segment_files.read_segment(path, name, facts)
-            living_files = LiveDocuments(path, name, facts, statistics.get(living.LISTED, ()))
+            living_files = LiveDocuments(path, name, facts, statistics.get(live_documents.LISTED, ()))
             if not living_files.fits(segment):
                 raise CollectionError(f"{path}: the arrays of segment {name} contradict each other")
             alive = living_files.alive
@@ -274,10 +274,10 @@ def _check_statistics(
     statistics: dict[str, Any],
     namespaces: tuple[str, ...],
 ) -> Iterator[str]:
-    counted = {key: value for key, value in statistics.items() if key != living.LISTED}
+    counted = {key: value for key, value in statistics.items() if key != live_documents.LISTED}
     if counted != database.count_statistics(namespaces, segment.sizes, stored.alive):
         yield f"{path}: the statistics of segment {name} are not those of its documents"
-    before = stored.files.get(living.ALIVE)
+    before = stored.files.get(live_documents.ALIVE)
     if before is not None and not before[stored.listed].all():
         yield f"{path}: segment {name} lists documents as deleted that had been deleted before"
     if before is None:
@@ -287,7 +287,7 @@ def _check_statistics(
     except DamagedSegmentError:
         yield f"{path}: the arrays of segment {name} contradict each other"
         return
-    if not np.array_equal(frequencies, stored.files[living.FREQUENCIES]):
+    if not np.array_equal(frequencies, stored.files[live_documents.FREQUENCIES]):
         yield f"{path}: the term frequencies of segment {name} are not those of its live documents"
 
 

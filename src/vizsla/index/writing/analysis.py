@@ -29,7 +29,7 @@ from vizsla.datasets import Document, Origin, RawLines, Skipped, Splitter, docum
 from vizsla.datasets.raw_lines import PlainLines
 from vizsla.engine import submit
 from vizsla.errors import InputError, VizslaError
-from vizsla.index.writing.namespaces import NamespaceBatch, NamespaceEncoder
+from vizsla.index.writing.encoders import NamespaceBatch, NamespaceEncoder
 from vizsla.models import Model, as_text, is_text
 from vizsla.neural.device import opening_on
 from vizsla.runs.documents import refusal

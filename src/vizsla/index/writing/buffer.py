@@ -1,8 +1,11 @@
-"""The buffer of a writer: postings and vectors in memory, until there are enough of them for a segment."""
+"""The buffer of a writer: postings and vectors in memory, until there are enough of them to write a segment."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,14 +20,18 @@ from vizsla.engine import (
     common_type,
     convert_rows,
     convert_token_rows,
+    finish_all,
     fits_a_segment,
     in_own_pages,
     smallest_type,
+    submit,
     token_store,
 )
 from vizsla.errors import VizslaError
+from vizsla.index.storage import segment_files
+from vizsla.index.storage.arrays import Facts
 from vizsla.index.writing.analysis import AnalysedBatch
-from vizsla.index.writing.namespaces import (
+from vizsla.index.writing.encoders import (
     DenseBatch,
     MatchBatch,
     NamespaceBatch,
@@ -41,6 +48,7 @@ from vizsla.models import (
     TokenComponent,
     TokenMatchComponent,
 )
+from vizsla.stopping import carried
 
 
 class Buffer:
@@ -123,6 +131,41 @@ class BufferedRows:
         postings = [part for rows in rows_of for part in rows.postings]
         rows_of.clear()
         return build_segment_of(self.numbers, length_codes, lengths, postings, dense, tokens, matches, ngrams)
+
+
+Written = tuple[str, dict[str, Facts], np.ndarray]
+"""The name of a segment, the descriptions of its files, and the lengths of its documents in each namespace."""
+
+
+def write_rows(path: Path, ids: segment_files.DatedIds, rows: BufferedRows) -> Written:
+    """Sort, pack and write the rows of a segment."""
+    name, segment = secrets.token_hex(6), rows.segment()
+    return name, segment_files.write_segment(path, name, segment, ids), segment.sizes
+
+
+class BackgroundSegment:
+    """A segment whose rows a thread of its own writes, while the writer goes on with the next documents.
+
+    What the segment holds was decided before; the thread changes neither the database nor the buffer.
+    """
+
+    def __init__(self, path: Path, ids: segment_files.DatedIds, rows: BufferedRows) -> None:
+        executor = ThreadPoolExecutor(1)
+        self._written: Future[Written] = submit(executor, carried(write_rows), path, ids, rows)
+        executor.shutdown(wait=False)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the thread has ended with an error, which `result` raises."""
+        return self._written.done() and self._written.exception() is not None
+
+    def result(self) -> Written:
+        """Wait until the segment is on disk."""
+        return self._written.result()
+
+    def give_up(self) -> None:
+        """Wait until the thread has ended, whatever interrupts this; its files are removed by the next transaction."""
+        finish_all([self._written])
 
 
 def _postings(batch: AnalysedBatch) -> int:

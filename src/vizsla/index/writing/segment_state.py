@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from vizsla.engine import Segment
-from vizsla.index.storage import arrays, document_ids, living, segment_files
+from vizsla.index.storage import arrays, document_ids, live_documents, segment_files
 from vizsla.index.storage.document_ids import SegmentIds
-from vizsla.index.storage.living import LiveDocuments
+from vizsla.index.storage.live_documents import LiveDocuments
 from vizsla.index.storage.stored_ids import StoredTexts
 from vizsla.index.writing.term_numbers import KnownTerms
 from vizsla.lazy import cached_property
@@ -30,7 +30,7 @@ class OpenSegments:
 
     def open(self, path: Path, name: str, files: dict[str, arrays.Facts]) -> Segment:
         """A segment, mapped again only if it has other files than before."""
-        wanted = segment_files.without(files, living.FILES)
+        wanted = segment_files.without(files, live_documents.FILES)
         known, segment = self._known.get(name, (None, None))
         if segment is None or known != wanted:
             segment = segment_files.read_segment(path, name, files)
@@ -106,12 +106,12 @@ class SegmentState:
     @cached_property
     def living_files(self) -> LiveDocuments:
         """Which of its documents lived at the last commit."""
-        return LiveDocuments(self._path, self.name, self.files, self._before.get(living.LISTED, ()))
+        return LiveDocuments(self._path, self.name, self.files, self._before.get(live_documents.LISTED, ()))
 
     @cached_property
     def gone(self) -> np.ndarray:
         """The rows that are live in its files but not after this commit, ascending. Read it after `delete`."""
-        listed = np.array(self._before.get(living.LISTED, ()), np.int64)
+        listed = np.array(self._before.get(live_documents.LISTED, ()), np.int64)
         return np.sort(np.concatenate([listed, self.deleted])) if len(self.deleted) else listed
 
     @cached_property

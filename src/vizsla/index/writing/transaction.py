@@ -22,10 +22,9 @@ from vizsla.index.storage import checksums, database, forking, segment_files
 from vizsla.index.storage.checksums import Checksums
 from vizsla.index.storage.document_ids import SegmentIds
 from vizsla.index.writing.analysis import AnalysedBatch, Analysis
-from vizsla.index.writing.buffer import Buffer
+from vizsla.index.writing.buffer import BackgroundSegment, Buffer, Written, write_rows
 from vizsla.index.writing.compaction import Compaction
 from vizsla.index.writing.document_rows import DocumentIds, DocumentRows
-from vizsla.index.writing.segment_in_the_making import SegmentInTheMaking, Written, write_rows
 from vizsla.index.writing.segment_state import OpenSegments
 from vizsla.index.writing.term_numbers import TermNumbers
 from vizsla.models import (
@@ -94,7 +93,7 @@ class WriteTransaction:
         self._memory = max(memory - _FIXED, memory // 2)
         self._uncommitted = 0
         self._sample: list[Document] = []
-        self._unfinished: tuple[SegmentIds, SegmentInTheMaking] | None = None
+        self._unfinished: tuple[SegmentIds, BackgroundSegment] | None = None
         self.changed = False
         """Whether the transaction has changes to commit."""
         self.sound = True
@@ -313,7 +312,7 @@ class WriteTransaction:
             if wait:
                 self._list_segment(ids, write_rows(self._path, dated, rows))
             else:
-                self._unfinished = ids, SegmentInTheMaking(self._path, dated, rows)
+                self._unfinished = ids, BackgroundSegment(self._path, dated, rows)
 
     def _finish_segment(self) -> None:
         """Wait for the segment that is being written, and list it."""
@@ -416,7 +415,7 @@ class WriteTransaction:
 
     def _tidy_up(self, *, sweep: bool, shrink: bool) -> None:
         """Clean up after a commit. It is durable now, so a failure here must not look like a failed commit."""
-        with suppress(OSError, sqlite3.Error, VizslaError), forking.inside_sqlite():
+        with suppress(OSError, sqlite3.Error, VizslaError), forking.inside_sqlite:
             self._check_in_place()
             if sweep:
                 segment_files.sweep_segments(self._path, database.live_files(self._db, self._path))
@@ -433,7 +432,7 @@ class WriteTransaction:
 
     def _shrink(self) -> None:
         """Give the space of deleted rows back to the disk; this needs as much free space for a moment."""
-        with suppress(sqlite3.Error), forking.inside_sqlite():  # harmless without free space: the file keeps its size
+        with suppress(sqlite3.Error), forking.inside_sqlite:  # harmless without free space: the file keeps its size
             self._db.execute("VACUUM")
 
     def shorten_log(self) -> None:
@@ -442,7 +441,7 @@ class WriteTransaction:
 
     def empty_log(self) -> None:
         """Move the write-ahead log into the database and truncate it, as far as readers allow."""
-        with suppress(sqlite3.Error), forking.inside_sqlite():
+        with suppress(sqlite3.Error), forking.inside_sqlite:
             self._db.execute("PRAGMA busy_timeout=0")
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 

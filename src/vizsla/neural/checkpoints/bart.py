@@ -16,8 +16,8 @@ import numpy as np
 from vizsla.errors import InputError, VizslaError
 from vizsla.neural.checkpoints.checkpoint import bert_arrays, find_checkpoint, random_texts, trainable_config
 from vizsla.neural.checkpoints.generator import GeneratorCheckpoint
+from vizsla.neural.onnx_generator import write_seq2seq
 from vizsla.neural.onnx_graph import Precision
-from vizsla.neural.seq2seq_onnx import write_seq2seq
 from vizsla.neural.weights import read_weights
 
 _OFFSET = 2  # rows of BART's position embeddings before that of the first position

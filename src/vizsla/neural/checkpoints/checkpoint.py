@@ -14,17 +14,22 @@ import numpy as np
 from vizsla.cache import cached_folder, digest
 from vizsla.errors import InputError
 from vizsla.lazy import cached_property
-from vizsla.neural.checkpoints.onnx_arrays import onnx_arrays
+from vizsla.neural.checkpoints.onnx_encoder import SENTENCE, OnnxEncoder
+from vizsla.neural.checkpoints.onnx_file import (
+    choose_onnx,
+    is_exported,
+    onnx_arrays,
+    onnx_files,
+    parts_of,
+    tokenizer_of,
+)
 from vizsla.neural.checkpoints.packages import HUB, package_of, packaged
 from vizsla.neural.checkpoints.sentence import EncoderSettings, read_json, read_settings, says_pooling
-from vizsla.neural.checkpoints.tokenizer_files import MAX_LENGTH, bert_pieces, positions, with_model_type
+from vizsla.neural.checkpoints.tokenizers import MAX_LENGTH, bert_pieces, positions, with_model_type
+from vizsla.neural.checkpoints.transformer import Layer, Transformer, brings_code, need_torch
 from vizsla.neural.checkpoints.weight_file import unpacked
 from vizsla.neural.network import Network
-from vizsla.neural.onnx_encoder import SENTENCE, OnnxEncoder
-from vizsla.neural.onnx_file import choose_onnx, is_exported, onnx_files, parts_of, tokenizer_of
 from vizsla.neural.onnx_graph import Precision
-from vizsla.neural.text_encoder import Layer
-from vizsla.neural.transformer import Transformer, brings_code, need_torch
 from vizsla.neural.weights import prefix_of, read_checkpoint, weight_files
 from vizsla.text import Analyzer, WordPiece
 
@@ -227,7 +232,7 @@ class Checkpoint:
     def _measured(self, layer: Layer) -> Layer:
         if layer.width or layer.kind != "linear":
             return layer
-        from vizsla.neural.text_encoder import layer_width
+        from vizsla.neural.checkpoints.transformer import layer_width
 
         return layer_width(self.place, layer)
 

@@ -20,11 +20,11 @@ from vizsla.neural.checkpoints.checkpoint import (
     find_checkpoint,
     random_texts,
 )
+from vizsla.neural.checkpoints.onnx_encoder import OnnxTokens
+from vizsla.neural.checkpoints.onnx_file import choose_onnx, onnx_files, tokenizer_of
 from vizsla.neural.checkpoints.sentence import modules_of, read_json
-from vizsla.neural.checkpoints.tokenizer_files import MAX_LENGTH, bert_pieces
+from vizsla.neural.checkpoints.tokenizers import MAX_LENGTH, bert_pieces
 from vizsla.neural.network import Network
-from vizsla.neural.onnx_encoder import OnnxTokens
-from vizsla.neural.onnx_file import choose_onnx, onnx_files, tokenizer_of
 from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.weights import has_weights, read_checkpoint, weight_files
 from vizsla.text import Analyzer, WordPiece

@@ -19,8 +19,8 @@ from vizsla.neural.checkpoints.checkpoint import find_checkpoint
 from vizsla.neural.checkpoints.published import find_published
 from vizsla.neural.checkpoints.sentence import read_json
 from vizsla.neural.checkpoints.sentencepiece import SPIECE, tokenizer_file
-from vizsla.neural.seq2seq_onnx import FILES
-from vizsla.neural.transformer import brings_code
+from vizsla.neural.checkpoints.transformer import brings_code
+from vizsla.neural.onnx_generator import FILES
 from vizsla.neural.weights import weight_files
 from vizsla.text.tokenizers import tokenizers_library
 

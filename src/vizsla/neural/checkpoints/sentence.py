@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from vizsla.errors import InputError
-from vizsla.neural.text_encoder import ACTIVATIONS, Layer
+from vizsla.neural.checkpoints.transformer import ACTIVATIONS, Layer
 from vizsla.plain_data import parse_settings, read_object
 
 _POOLINGS = {

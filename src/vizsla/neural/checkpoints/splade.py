@@ -32,10 +32,10 @@ from vizsla.neural.checkpoints.sentence import (
     routes_of,
     transformer_settings,
 )
+from vizsla.neural.checkpoints.transformer import MaskedLanguage, brings_code, need_torch
 from vizsla.neural.network import Network
 from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.query_tables import ARRAY, TermWeights
-from vizsla.neural.transformer import MaskedLanguage, brings_code, need_torch
 from vizsla.neural.weights import read_checkpoint, weight_files
 from vizsla.text import Analyzer, WordPiece
 

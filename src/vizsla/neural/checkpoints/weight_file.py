@@ -14,10 +14,10 @@ import numpy as np
 
 from vizsla.cache import cached_folder, file_digest
 from vizsla.errors import InputError
-from vizsla.neural.layouts import bert_config_of, modules_data, write_json
+from vizsla.neural.checkpoints.tokenizers import uncased_pieces
+from vizsla.neural.checkpoints.writing import bert_config_of, modules_data, write_json
 from vizsla.neural.weights import file_floats, write_arrays
 from vizsla.plain_data import read_object
-from vizsla.text import Analyzer, WordPiece
 
 _WORDS = "embeddings.word_embeddings.weight"
 _HEAD_SIZE = 64  # numbers of an attention head in every published BERT
@@ -46,13 +46,6 @@ def unpacked(file: Path) -> Path:
             _write_two(folder, arrays, _sides(prefixes, file), file)
 
     return cached_folder("checkpoints", key, write)
-
-
-def uncased_pieces() -> WordPiece:
-    """The word pieces of bert-base-uncased, which come with Vizsla."""
-    tokenizer = Analyzer.parse("wordpiece").tokenizer
-    assert isinstance(tokenizer, WordPiece)
-    return tokenizer
 
 
 def _sides(prefixes: list[str], file: Path) -> dict[str, str]:

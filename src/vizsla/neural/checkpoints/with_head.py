@@ -20,7 +20,7 @@ from vizsla.neural.checkpoints.checkpoint import (
     random_texts,
 )
 from vizsla.neural.checkpoints.sentence import read_json
-from vizsla.neural.checkpoints.tokenizer_files import bert_pieces, with_model_type
+from vizsla.neural.checkpoints.tokenizers import bert_pieces, with_model_type
 from vizsla.neural.network import Network
 from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.weights import array_names, file_floats, read_checkpoint, unpickled, weight_files

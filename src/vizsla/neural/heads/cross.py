@@ -174,7 +174,7 @@ def token_types_of(chunk: Chunk, end: int = END) -> Tensor:
 
 def cross_encoder(folder: str | Path, dropout: float = 0.0) -> Cross:
     """A cross-encoder to train, from a transformers checkpoint: a BERT, or a cross-encoder with its head."""
-    from vizsla.neural.inference import transformers
+    from vizsla.neural.torch_network import transformers
 
     path = Path(folder)
     if not (path / "config.json").is_file():

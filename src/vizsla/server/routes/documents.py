@@ -12,7 +12,7 @@ from vizsla.server import writes
 from vizsla.server.errors import RequestError
 from vizsla.server.gate import check_write, no_deadline
 from vizsla.server.hosting import Hosted
-from vizsla.server.room import Room
+from vizsla.server.quotas import ByteQuota
 from vizsla.server.routes import InIndex, InService, answer
 from vizsla.server.schemas import DeleteBody, WriteAnswer, documented
 from vizsla.server.service import Service
@@ -57,7 +57,7 @@ async def add(
     """
     staging, limits = service.staging(hosted), service.settings.limits
     with staging.incoming() as file:
-        await _receive(request, service, file, await service.read(Room, hosted))
+        await _receive(request, service, file, await service.read(ByteQuota, hosted))
         if commit:
             call = partial(writes.commit, skip_bad=skip_bad)
             return answer(await service.write(call, hosted, staging, limits, Path(file.name)))
@@ -76,7 +76,7 @@ async def update(request: Request, service: InService, hosted: InIndex, commit: 
     await service.read(writes.check_updates, hosted)
     staging, limits = service.staging(hosted), service.settings.limits
     with staging.incoming() as file:
-        await _receive(request, service, file, await service.read(Room, hosted))
+        await _receive(request, service, file, await service.read(ByteQuota, hosted))
         if commit:
             call = partial(writes.commit, updates=True)
             return answer(await service.write(call, hosted, staging, limits, Path(file.name)))
@@ -84,11 +84,11 @@ async def update(request: Request, service: InService, hosted: InIndex, commit: 
     return answer({"index": hosted.name, **counts, "generation": hosted.generation, "committed": False})
 
 
-async def _receive(request: Request, service: Service, file: IO[bytes], room: Room) -> None:
+async def _receive(request: Request, service: Service, file: IO[bytes], quota: ByteQuota) -> None:
     """Write the body to a file, so that it takes little memory and a slow client holds no lock."""
     try:
         async for chunk in request.stream():
-            room.take(len(chunk))
+            quota.take(len(chunk))
             await service.read(file.write, chunk)
         await service.read(file.flush)
     except OSError as e:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vizsla.errors import InputError
 from vizsla.models import ColBERT, Model
 from vizsla.neural.checkpoints.colbert import ColbertSettings, write_pylate_settings
+from vizsla.neural.checkpoints.writing import save_layout
+from vizsla.neural.heads.colbert import Framing, LateInteraction, TokenProjection
 from vizsla.training.kind import TRAINED_KINDS, TrainingData
-from vizsla.training.kinds.pairs import PairKind
-from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
-from vizsla.training.prepare.sources import GeneratedSource, JudgedSource, open_dev
-from vizsla.training.prepare.teacher import check_loss
-from vizsla.training.prepare.writing import write_network
-from vizsla.training.settings import ContrastiveLoss, TrainingSettings, require_at_least, setting
-
-if TYPE_CHECKING:
-    from vizsla.neural.heads.colbert import Framing
-    from vizsla.training.loop.objectives import Objective
+from vizsla.training.loop.objectives import ContrastiveLoss, ContrastiveObjective, Objective
+from vizsla.training.networks import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network, write_network
+from vizsla.training.settings import TrainingSettings, require_at_least, setting
+from vizsla.training.sources.dev_set import DevSet
+from vizsla.training.sources.generated import GeneratedSource
+from vizsla.training.sources.judged import JudgedSource
+from vizsla.training.sources.source import PairKind
+from vizsla.training.sources.teacher import check_loss
 
 _USUAL = ColbertSettings()
 _SHORTEST = 4  # [CLS], the marker, a token, [SEP]
@@ -79,8 +79,6 @@ class ColbertKind(PairKind[ColbertTraining]):
 
     def load_base(self) -> Base:
         """The base model with a projection of its tokens; if it is a ColBERT, with its own."""
-        from vizsla.neural.heads.colbert import LateInteraction, TokenProjection
-
         network, name = self.settings.network, self.settings.network.base_model
         model = known_model(name)
         encoder, analyzer, *_ = base_encoder(name, self.settings.training.seed)
@@ -114,18 +112,14 @@ class ColbertKind(PairKind[ColbertTraining]):
         data = self.settings.data
         refresh = data.open_refresh(folder) if isinstance(data, JudgedSource) else None
         longest = max(data.max_query_length, data.max_document_length)
-        return TrainingData(data.open_pairs(folder), open_dev(folder, max_length=longest), refresh)
+        return TrainingData(data.open_pairs(folder), DevSet.open_all(folder, max_length=longest), refresh)
 
     def objective(self) -> Objective:
         """A contrastive or margin loss, or one that learns the scores of a teacher."""
-        from vizsla.training.loop.objectives import ContrastiveObjective
-
         return ContrastiveObjective(self.settings.loss)
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:  # noqa: ARG002
         """Write the model in 32-bit floats, and also in PyLate's layout, which `colbert(checkpoint=DIR)` reads."""
-        from vizsla.neural.layouts import save_layout
-
         projection = network.cpu().eval().projection
         positions = projection.encoder.config.max_position_embeddings
         written = write_network(projection, output, max_weight=1.0, length=positions, sample=(), precision="float32")
@@ -152,8 +146,6 @@ class ColbertKind(PairKind[ColbertTraining]):
 
 def _framing(reading: ColbertSettings, numbers: dict[str, int], base_model: str) -> Framing:
     """How texts are read, with tokens given as ids of a vocabulary."""
-    from vizsla.neural.heads.colbert import Framing
-
     for token in (reading.query_marker, reading.document_marker):
         if token not in numbers:
             raise InputError(f"ColBERT marks texts with {token}, and these word pieces lack it", file=base_model)

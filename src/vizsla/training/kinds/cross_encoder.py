@@ -2,41 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from vizsla.datasets import BeirDataset, Document
-from vizsla.errors import VizslaError
+from vizsla.errors import InputError, VizslaError
 from vizsla.index.storage.document_store import DocumentStore
 from vizsla.models import BM25, QUERIES, Model, Reranker
 from vizsla.models.reranker import reranker_folder
 from vizsla.neural.checkpoints.checkpoint import find_checkpoint
+from vizsla.neural.checkpoints.writing import save_reranker
+from vizsla.neural.chunks import packed
+from vizsla.neural.heads.cross import LEAST, Cross, head_arrays, joint_pairs, keep_layers
+from vizsla.neural.lazy_torch import F, no_grad, torch
 from vizsla.neural.network import ABOUT, Network
 from vizsla.text import Analyzer
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingData, TrainingInputs
-from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
-from vizsla.training.prepare.generated import GeneratedQueries, generated_queries
-from vizsla.training.prepare.judged import (
+from vizsla.training.loop.objectives import CONTRASTIVE, KL, MARGIN, TAUGHT, Objective, Step
+from vizsla.training.networks import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
+from vizsla.training.settings import TrainingSettings, require_at_least, require_one_of, require_positive, setting
+from vizsla.training.sources.dev_set import Assemble, Encode, judgement_rows, numbered_folders
+from vizsla.training.sources.generated import GeneratedSource, generated_queries
+from vizsla.training.sources.judged import (
     NEGATIVES_DEPTH,
     NEGATIVES_HELP,
     AnsweredQueries,
     check_run_has_one_dataset,
     first_stage_rankings,
-    judgement_rows,
     positives_and_negatives,
 )
-from vizsla.training.prepare.teacher import TeacherSettings, check_loss, open_teachers, scaled, taught_pairs
-from vizsla.training.prepare.texts import FIELDS, packed_texts
-from vizsla.training.settings import GROUP_TAUGHT, GroupLoss, TrainingSettings, require_at_least, setting
+from vizsla.training.sources.pairs import MinedPairs, ScoredPairs, TrainingBatch, open_pairs
+from vizsla.training.sources.teacher import TeacherSettings, check_loss, open_teachers, scaled, taught_pairs
+from vizsla.training.sources.token_corpus import FIELDS, TokenCorpus, packed_texts
 
 if TYPE_CHECKING:
-    from vizsla.training.arrays.cross_encoder import CrossEncoderData, CrossEncoderDev
-    from vizsla.training.arrays.pairs import MinedPairs, ScoredPairs
-    from vizsla.training.loop.objectives import Objective
+    from torch import Tensor
+
+
+BINARY, MSE = "binary", "mse"
+GROUP_TAUGHT = (MSE, *TAUGHT)
+"""The losses of a cross-encoder that learn a teacher's scores."""
+
+
+@dataclass(frozen=True)
+class CrossEncoderNetwork:
+    """The network of a cross-encoder."""
+
+    base_model: str = setting(DEFAULT_ENCODER, "saved model, or transformers encoder or cross-encoder (folder or name)")
+    layers: int = setting(0, "layers of the base model that are kept, evenly spaced, the last included; 0 for all")
+
+    def __post_init__(self) -> None:
+        require_at_least(self, "network", 0, "layers")
 
 
 @dataclass(frozen=True)
@@ -68,9 +89,9 @@ class CrossEncoderDataSettings(TeacherSettings):
         return self.candidates or self.negatives or "bm25"
 
     @property
-    def generated(self) -> GeneratedQueries:
+    def generated(self) -> GeneratedSource:
         """How generated queries are read, and which negatives they get."""
-        return GeneratedQueries(
+        return GeneratedSource(
             queries_per_document=self.queries_per_document, max_documents=self.max_documents,
             negatives_per_query=self.negatives_per_query, negatives=self.negatives or "bm25",
             negatives_depth=self.negatives_depth, seed=self.seed,
@@ -85,6 +106,237 @@ class CrossEncoderDataSettings(TeacherSettings):
         return replace(teacher, query_length=lengths[0], length=lengths[1])
 
 
+@dataclass(frozen=True)
+class GroupLoss:
+    """How a cross-encoder tells a query's document from its negatives.
+
+    With a teacher, mse is the mean square of the network's score of a pair minus the teacher's; margin-mse and kl
+    compare the documents of a query, as for `ContrastiveLoss`.
+    """
+
+    name: str = setting(
+        CONTRASTIVE,
+        "contrastive (softmax over a query's documents), margin (of 1) or binary (each), or mse, margin-mse or kl (of "
+        "a teacher's scores)",
+    )
+    temperature: float = setting(1.0, "scores are divided by it")
+
+    def __post_init__(self) -> None:
+        require_one_of("loss", self.name, (CONTRASTIVE, MARGIN, BINARY, *GROUP_TAUGHT))
+        require_positive(self, "loss", "temperature")
+
+
+@dataclass(frozen=True)
+class CrossEncoderSettings:
+    """The settings of a cross-encoder."""
+
+    network: CrossEncoderNetwork = field(default_factory=CrossEncoderNetwork)
+    data: CrossEncoderDataSettings = field(default_factory=CrossEncoderDataSettings)
+    loss: GroupLoss = field(default_factory=GroupLoss)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+
+    def __post_init__(self) -> None:
+        check_loss(self.data, self.loss.name, GROUP_TAUGHT)
+
+
+_DEPTH = 10  # of the measures
+_TOKENS = 65_536  # of dev pairs, encoded at once
+_BLOCK = 4096  # dev pairs, tokenized at once
+_TOKENIZER = "tokenizer.json"
+_TEXTS = ("queries", "documents", "candidates")
+
+
+class Group(NamedTuple):
+    """The texts of a query in a batch."""
+
+    size: int
+    """How many there are: the query with its positive, then with its negatives."""
+    wanted: Tensor | None = None
+    """[queries, size] a teacher's scores."""
+
+
+@dataclass(frozen=True, eq=False)
+class CrossEncoderPairs:
+    """Mined pairs as a cross-encoder reads them: for each query its positive, then its negatives.
+
+    Each text is a query, cut to `max_query_length`, and a document, cut so that both together have at most
+    `max_length` tokens.
+    """
+
+    source: MinedPairs | ScoredPairs
+    max_query_length: int = 64
+    max_length: int = 256
+
+    def __post_init__(self) -> None:
+        if self.max_query_length < 3 or self.max_length < self.max_query_length + 2:
+            raise VizslaError(
+                f"max_query_length {self.max_query_length} does not fit max_length {self.max_length}: a query needs 3 "
+                "tokens or more, and a document 2 more than the query"
+            )
+
+    @property
+    def mined(self) -> MinedPairs:
+        """The pairs without a teacher's scores."""
+        return self.source.pairs if isinstance(self.source, ScoredPairs) else self.source
+
+    def __len__(self) -> int:
+        """How many queries are drawn in an epoch."""
+        return len(self.source)
+
+    def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
+        """`size * (1 + negatives_per_query)` texts; `extra` is a `Group`."""
+        places = self.mined.draw_places(size, seed, step)
+        queries, *sides = self.mined.numbers_at(*places)
+        documents = _side_by_side(*sides)
+        repeated = np.repeat(queries, documents.shape[1])
+        wanted = None
+        if isinstance(self.source, ScoredPairs):
+            scores = _side_by_side(self.source.positive_scores[places[1]], self.source.negative_scores[places[2]])
+            wanted = torch.from_numpy(scores.astype(np.float32)).to(device)
+        group = Group(documents.shape[1], wanted)
+        return TrainingBatch([self.texts(repeated, documents.ravel(), device)], extra=group)
+
+    def texts(self, queries: np.ndarray, documents: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Token ids and mask of pairs, given the numbers of their queries and documents."""
+        lengths = self.max_query_length, self.max_length
+        return _joint_texts(self.mined.queries, self.mined.documents, queries, documents, *lengths, device)
+
+
+def _side_by_side(positives: np.ndarray, negatives: np.ndarray) -> np.ndarray:
+    """[queries, 1 + negatives] the values of each query's positive, then those of its negatives."""
+    return np.concatenate([positives[:, None], negatives.reshape(len(positives), -1)], 1)
+
+
+def _joint_texts(
+    queries: TokenCorpus, documents: TokenCorpus, query_numbers: np.ndarray, document_numbers: np.ndarray,
+    max_query_length: int, max_length: int, device: torch.device,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Token ids and mask of queries with a document each."""
+    texts = (queries.ids, queries.offsets), (documents.ids, documents.offsets)
+    flat, starts = joint_pairs(*texts, query_numbers, document_numbers, max_query_length, max_length)
+    lengths = np.diff(starts)
+    mask = np.arange(lengths.max(initial=LEAST)) < lengths[:, None]
+    ids = np.zeros(mask.shape, np.int64)
+    ids[mask] = flat
+    return torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossEncoderDev:
+    """Judged queries with the candidates of a first stage, best first, that a cross-encoder reranks."""
+
+    name: str
+    queries: TokenCorpus
+    documents: TokenCorpus
+    candidates: TokenCorpus
+    """For each query, the numbers of its candidates."""
+    grades: np.ndarray
+    """The grade of each candidate, in their order; 0 without a judgement."""
+    ideal: np.ndarray
+    """[queries] the highest possible DCG@10, over all judged documents."""
+    max_query_length: int = 64
+    max_length: int = 256
+
+    @classmethod
+    def of(
+        cls, name: str, queries: TokenCorpus, documents: TokenCorpus, candidates: TokenCorpus, judgements: np.ndarray,
+        *, max_query_length: int, max_length: int,
+    ) -> CrossEncoderDev:  # fmt: skip
+        """From all documents, of which only candidates are kept, and [judgements, 3] query, document and grade."""
+        used, numbers = np.unique(candidates.ids, return_inverse=True)
+        grade_of = {(q, d): grade for q, d, grade in judgements.tolist()}
+        query_numbers = np.repeat(np.arange(len(candidates)), np.diff(candidates.offsets)).tolist()
+        grades = [max(grade_of.get(pair, 0), 0) for pair in zip(query_numbers, candidates.ids.tolist(), strict=True)]
+        best = [np.sort(judgements[judgements[:, 0] == q, 2].clip(min=0))[::-1] for q in range(len(queries))]
+        return cls(
+            name, queries, documents.chosen(used),
+            TokenCorpus(numbers.astype(np.int64), candidates.offsets), np.array(grades, np.int64),
+            np.array([_dcg(grades) for grades in best]), max_query_length, max_length,
+        )  # fmt: skip
+
+    def save(self, folder: str | Path) -> None:
+        """Write all arrays into a folder."""
+        path = Path(folder)
+        for part in _TEXTS:
+            getattr(self, part).narrow().save(path / part)
+        lengths = np.array([self.max_query_length, self.max_length])
+        np.savez(path / "judged.npz", grades=self.grades, ideal=self.ideal, lengths=lengths, name=np.array(self.name))
+
+    @classmethod
+    def open(cls, folder: str | Path) -> CrossEncoderDev:
+        """A saved dev set."""
+        path = Path(folder)
+        try:
+            with (path / "judged.npz").open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+                name, grades, ideal, lengths = (arrays[part] for part in ("name", "grades", "ideal", "lengths"))
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            raise InputError("there are no candidates to rerank here (no judged.npz)", file=str(folder)) from None
+        queries, documents, candidates = (TokenCorpus.open(path / part) for part in _TEXTS)
+        return cls(str(name), queries, documents, candidates, grades, ideal, int(lengths[0]), int(lengths[1]))
+
+    @no_grad
+    def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
+        """nDCG@10 and MRR@10 of the candidates in the order of the network's scores."""
+        query_numbers = np.repeat(np.arange(len(self.candidates)), np.diff(self.candidates.offsets))
+        scores = [np.zeros(0, np.float32)]
+        for first in range(0, len(query_numbers), _BLOCK):
+            part = slice(first, first + _BLOCK)
+            texts = _joint_texts(
+                self.queries, self.documents, query_numbers[part], np.asarray(self.candidates.ids[part]),
+                self.max_query_length, self.max_length, device,
+            )  # fmt: skip
+            batch = packed(*texts, _TOKENS)
+            scores.append(assemble([encode(chunk) for chunk in batch.chunks], batch).squeeze(1).float().cpu().numpy())
+        return self.evaluate(np.concatenate(scores))
+
+    def evaluate(self, scores: np.ndarray | None = None) -> dict[str, float]:
+        """nDCG@10 and MRR@10 of scores, one per candidate; without scores, of the first stage's order."""
+        ndcg, reciprocal_ranks = [], []
+        for query in range(len(self.candidates)):
+            begin, end = self.candidates.offsets[query : query + 2].tolist()
+            order = slice(None) if scores is None else np.argsort(-scores[begin:end], kind="stable")
+            grades = self.grades[begin:end][order][:_DEPTH]
+            ndcg.append(_dcg(grades) / self.ideal[query] if self.ideal[query] > 0 else 0.0)
+            reciprocal_ranks.append(1 / (1 + int(np.argmax(grades > 0))) if (grades > 0).any() else 0.0)
+        means = (float(np.mean(each)) if each else 0.0 for each in (ndcg, reciprocal_ranks))
+        return dict(zip((f"{self.name} nDCG@{_DEPTH}", f"{self.name} MRR@{_DEPTH}"), means, strict=True))
+
+
+def _dcg(grades: np.ndarray) -> float:
+    """DCG@10 of grades in the order of a ranking."""
+    first = grades[:_DEPTH]
+    return float((first / np.log2(np.arange(2, len(first) + 2))).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class CrossEncoderData:
+    """The complete training data of a cross-encoder, in a folder that can be copied to a machine with a GPU."""
+
+    pairs: MinedPairs | ScoredPairs
+    dev: Sequence[CrossEncoderDev]
+    tokenizer: bytes
+    """The tokenizer.json that made the token ids."""
+
+    def save(self, folder: str | Path) -> None:
+        """Write all arrays into a folder."""
+        path = Path(folder)
+        self.pairs.narrow().save(path / "pairs")
+        for number, dev in enumerate(self.dev):
+            dev.save(path / f"dev-{number}")
+        (path / _TOKENIZER).write_bytes(self.tokenizer)
+
+    @classmethod
+    def open(cls, folder: str | Path, negatives_per_query: int = 7) -> CrossEncoderData:
+        """Saved data."""
+        path = Path(folder)
+        try:
+            tokenizer = (path / _TOKENIZER).read_bytes()
+        except OSError:
+            raise InputError(f"there is no training data here (no {_TOKENIZER})", file=str(folder)) from None
+        pairs = open_pairs(path / "pairs", negatives_per_query=negatives_per_query)
+        return cls(pairs, [*map(CrossEncoderDev.open, numbered_folders(path, "dev"))], tokenizer)
+
+
 def cross_encoder_data(
     settings: CrossEncoderDataSettings, analyzer: Analyzer, inputs: TrainingInputs, folder: Path
 ) -> CrossEncoderData:
@@ -92,8 +344,6 @@ def cross_encoder_data(
 
     A teacher's scores are stored in the folder, so that an interrupted run continues from there.
     """
-    from vizsla.training.arrays.cross_encoder import CrossEncoderData
-
     check_run_has_one_dataset(settings.dev_first_stage, inputs.dev)
     pairs = cross_encoder_pairs(settings, analyzer, inputs, folder)
     dev = [cross_encoder_dev(dataset, analyzer, settings) for dataset in inputs.dev]
@@ -104,8 +354,6 @@ def cross_encoder_pairs(
     settings: CrossEncoderDataSettings, analyzer: Analyzer, inputs: TrainingInputs, folder: Path
 ) -> MinedPairs | ScoredPairs:
     """All train queries, judged and generated ones together."""
-    from vizsla.training.arrays.pairs import MinedPairs, ScoredPairs
-
     collections = _collections(settings, inputs, folder)
     if not settings.teacher:
         return MinedPairs.concatenate([one.packed(analyzer) for one in collections])
@@ -159,9 +407,6 @@ def cross_encoder_dev(
     dataset: BeirDataset, analyzer: Analyzer, settings: CrossEncoderDataSettings, split: str = "dev"
 ) -> CrossEncoderDev:
     """A data set's judged queries with the candidates of a first stage."""
-    from vizsla.training.arrays.cross_encoder import CrossEncoderDev
-    from vizsla.training.arrays.token_corpus import TokenCorpus
-
     qrels = dataset.qrels(split)
     queries, documents = dataset.queries_of(qrels), DocumentStore.of(dataset.documents())
     rankings = first_stage_rankings(settings.dev_first_stage, documents, queries, settings.candidates_depth)
@@ -178,28 +423,53 @@ def cross_encoder_dev(
     )
 
 
+def group_loss(scores: Tensor, name: str = CONTRASTIVE) -> Tensor:
+    """The loss that separates the first document of each group from the others, given [groups, documents] scores.
+
+    >>> round(group_loss(torch.zeros(1, 4)).item(), 4), group_loss(torch.tensor([[2.0, 0.0]]), "margin").item()
+    (1.3863, 0.0)
+    """
+    if name == BINARY:
+        labels = torch.zeros_like(scores)
+        labels[:, 0] = 1
+        return F.binary_cross_entropy_with_logits(scores, labels)
+    if name == MARGIN:
+        return (1 - scores[:, :1] + scores[:, 1:]).clamp(min=0).mean()
+    return F.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
+
+
+def group_distillation_loss(name: str, scores: Tensor, wanted: Tensor) -> Tensor:
+    """The loss that learns a teacher's scores `wanted`, [groups, documents]; the first document is the positive.
+
+    >>> scores, wanted = torch.tensor([[1.0, 0.0, 2.0]]), torch.tensor([[4.0, 0.0, 2.0]])
+    >>> [group_distillation_loss(name, scores, wanted).item() for name in ("mse", "margin-mse")]
+    [3.0, 9.0]
+    """
+    given, wanted = scores, wanted.to(scores.dtype)
+    if name == MSE:
+        return F.mse_loss(given, wanted)
+    if name == KL:
+        return F.kl_div(given.log_softmax(1), wanted.log_softmax(1), reduction="batchmean", log_target=True)
+    own, others = (one[:, :1] - one[:, 1:] for one in (given, wanted))
+    return F.mse_loss(own, others)
+
+
 @dataclass(frozen=True)
-class CrossEncoderNetwork:
-    """The network of a cross-encoder."""
+class GroupObjective:
+    """A cross-encoder must score a query's document higher than its negatives, or match a teacher's scores."""
 
-    base_model: str = setting(DEFAULT_ENCODER, "saved model, or transformers encoder or cross-encoder (folder or name)")
-    layers: int = setting(0, "layers of the base model that are kept, evenly spaced, the last included; 0 for all")
-
-    def __post_init__(self) -> None:
-        require_at_least(self, "network", 0, "layers")
-
-
-@dataclass(frozen=True)
-class CrossEncoderSettings:
-    """The settings of a cross-encoder."""
-
-    network: CrossEncoderNetwork = field(default_factory=CrossEncoderNetwork)
-    data: CrossEncoderDataSettings = field(default_factory=CrossEncoderDataSettings)
     loss: GroupLoss = field(default_factory=GroupLoss)
-    training: TrainingSettings = field(default_factory=TrainingSettings)
 
-    def __post_init__(self) -> None:
-        check_loss(self.data, self.loss.name, GROUP_TAUGHT)
+    def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
+        """The loss of a step, and the share of queries whose own document has the highest score."""
+        group: Group = step.batch.extra
+        scores = step.vectors(0).view(-1, group.size)
+        with torch.no_grad():
+            metrics["accuracy"] = (scores[:, 0] > scores[:, 1:].amax(1)).float().mean()
+        scaled = scores / self.loss.temperature
+        if group.wanted is None:
+            return group_loss(scaled, self.loss.name)
+        return group_distillation_loss(self.loss.name, scaled, group.wanted)
 
 
 @TRAINED_KINDS.register(
@@ -247,23 +517,16 @@ class CrossEncoderKind(TrainedKind[CrossEncoderSettings]):
 
     def open_data(self, folder: Path) -> TrainingData:
         """The pairs and the dev sets."""
-        from vizsla.training.arrays.cross_encoder import CrossEncoderData, CrossEncoderPairs
-
         settings = self.settings.data
         data = CrossEncoderData.open(folder, settings.negatives_per_query)
         return TrainingData(CrossEncoderPairs(data.pairs, settings.max_query_length, settings.max_length), data.dev)
 
     def objective(self) -> Objective:
         """A loss over the documents of each query, or one that learns a teacher's scores."""
-        from vizsla.training.loop.objectives import GroupObjective
-
         return GroupObjective(self.settings.loss)
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:  # noqa: ARG002
         """Write the reranker as transformers opens it."""
-        from vizsla.neural.layouts import save_reranker
-        from vizsla.training.arrays.cross_encoder import CrossEncoderData
-
         data = self.settings.data
         save_reranker(
             network.cpu().eval(),
@@ -288,10 +551,6 @@ def cross_encoder_network(base_model: str, seed: int = 0, layers: int = 0) -> Ba
 
     `layers`: how many of the encoder's layers are kept; 0 for all.
     """
-    import torch
-
-    from vizsla.neural.heads.cross import Cross, head_arrays, keep_layers
-
     exported = Path(reranker_folder(base_model))
     if (exported / ABOUT).is_file() and Network.open(exported).kind == "cross":
         torch.manual_seed(seed)

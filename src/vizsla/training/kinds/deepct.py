@@ -11,23 +11,85 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vizsla.datasets import BeirDataset
-from vizsla.errors import InputError
+from vizsla.errors import InputError, VizslaError
 from vizsla.index.storage.document_store import DocumentStore
 from vizsla.models import DeepCT, Model, field_text
 from vizsla.models.counts import first_pieces
+from vizsla.neural.checkpoints.writing import save_layout
+from vizsla.neural.chunks import packed
+from vizsla.neural.heads.deepct import TermRegression
+from vizsla.neural.lazy_torch import F, no_grad, torch
+from vizsla.npz import read_arrays, save_arrays
 from vizsla.scratch import GrowingArray
 from vizsla.text import Analyzer
 from vizsla.training.kind import TRAINED_KINDS, TrainedKind, TrainingData, TrainingInputs
-from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
-from vizsla.training.prepare.judged import judgement_rows
-from vizsla.training.prepare.texts import FIELDS_SETTING, fields_of
-from vizsla.training.prepare.writing import SAMPLE, write_network
-from vizsla.training.settings import CountSettings, TrainingSettings, require_at_least, setting
+from vizsla.training.loop.objectives import Objective, Step
+from vizsla.training.loop.products import csr
+from vizsla.training.networks import (
+    DEFAULT_ENCODER,
+    SAMPLE,
+    Base,
+    base_encoder,
+    known_model,
+    load_network,
+    write_network,
+)
+from vizsla.training.settings import TrainingSettings, require_at_least, require_one_of, require_positive, setting
+from vizsla.training.sources.dev_set import Assemble, BestDocuments, Encode, found, judgement_rows, numbered_folders
+from vizsla.training.sources.pairs import TrainingBatch, epoch_order
+from vizsla.training.sources.token_corpus import FIELDS_SETTING, TokenCorpus, fields_of, sample_of, with_special_tokens
 
 if TYPE_CHECKING:
-    from vizsla.training.arrays.term_targets import TermDev, TermTargets
-    from vizsla.training.arrays.token_corpus import TokenCorpus
-    from vizsla.training.loop.objectives import Objective
+    from torch import Tensor
+
+
+SMOOTHINGS = ("none", "sqrt")
+
+
+@dataclass(frozen=True)
+class DeepCTNetwork:
+    """The network of DeepCT."""
+
+    base_model: str = setting(DEFAULT_ENCODER, "shipped network, saved model, or transformers encoder (folder or name)")
+
+
+@dataclass(frozen=True)
+class DeepCTData:
+    """Which documents are learnt from, and how they are read."""
+
+    max_length: int = setting(512, "tokens of a document that are read, special ones included")
+    fields: str = setting(FIELDS_SETTING, "fields of documents that are read, separated by /")
+    analyzer: str = setting("lucene-english", "how words become terms, to find those of queries and to search")
+
+    def __post_init__(self) -> None:
+        require_at_least(self, "data", 3, "max_length")
+        fields_of(self.fields)
+
+
+@dataclass(frozen=True)
+class CountSettings:
+    """How weights of words become counts, and how BM25 reads these."""
+
+    scale: float = setting(100.0, "counts are this many times the weights, rounded")
+    smoothing: str = setting("none", "none, or sqrt for the square root of weights")
+    keep_all: bool = setting(True, "words with a count below 1 count 1, instead of being dropped")
+    k1: float = setting(10.0, "BM25's saturation of counts")
+    b: float = setting(0.4, "BM25's length normalisation, from 0 to 1")
+
+    def __post_init__(self) -> None:
+        require_positive(self, "counts", "scale")
+        require_at_least(self, "counts", 0, "k1", "b")
+        require_one_of("counts.smoothing", self.smoothing, SMOOTHINGS)
+
+
+@dataclass(frozen=True)
+class DeepCTSettings:
+    """The settings of DeepCT."""
+
+    network: DeepCTNetwork = field(default_factory=DeepCTNetwork)
+    data: DeepCTData = field(default_factory=DeepCTData)
+    counts: CountSettings = field(default_factory=CountSettings)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
 
 
 def term_recall(queries: Sequence[Sequence[str]]) -> dict[str, float]:
@@ -40,14 +102,75 @@ def term_recall(queries: Sequence[Sequence[str]]) -> dict[str, float]:
     return {term: count / len(queries) for term, count in counts.items()}
 
 
+def _aligned(text: str, pieces: Analyzer, words: Analyzer) -> tuple[list[str], list[tuple[str, int]]]:
+    """The pieces of a text, and each of its terms with the place of its first piece."""
+    own, found = pieces.tokens(text), words.tokens(text)
+    places = zip(found, first_pieces(found, own), strict=True)
+    return [piece.term for piece in own], [(word.term, place) for word, place in places if place >= 0]
+
+
+_ARRAYS = "targets.npz"
+
+
+@dataclass(frozen=True, eq=False)
+class TermTargets:
+    """Documents as token ids, each token with the target of the word that begins there, or NaN.
+
+    Every epoch goes through the documents in another order. `max_length` counts special tokens.
+    """
+
+    documents: TokenCorpus
+    targets: np.ndarray
+    max_length: int = 128
+
+    @classmethod
+    def concatenate(cls, several: Sequence[TermTargets]) -> TermTargets:
+        """The documents of several data sets as those of one."""
+        documents = TokenCorpus.concatenate([one.documents for one in several])
+        return cls(documents, np.concatenate([one.targets for one in several]), several[0].max_length)
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def batch(self, size: int, seed: int, step: int, device: torch.device) -> TrainingBatch:
+        """`size` documents; `extra` is [documents, length] their targets, with the special tokens."""
+        steps = self.steps_per_epoch(size)
+        epoch, place = divmod(step, steps)
+        chosen = epoch_order(len(self.documents), seed, epoch)[place * size : (place + 1) * size]
+        ids, mask = with_special_tokens(self.documents, chosen, device, max_length=self.max_length)
+        targets = np.full(tuple(ids.shape), np.nan, np.float32)
+        for row, document in zip(targets, chosen.tolist(), strict=True):
+            begin, end = self.documents.offsets[document : document + 2].tolist()
+            known = self.targets[begin:end][: self.max_length - 2]
+            row[1 : 1 + len(known)] = known
+        return TrainingBatch([(ids, mask)], extra=torch.from_numpy(targets).to(device))
+
+    def steps_per_epoch(self, size: int) -> int:
+        """How many batches of this size one pass over the documents has."""
+        if size > len(self.documents):
+            raise VizslaError(
+                f"a batch of {size:,} needs as many documents with a relevant query, and there are "
+                f"{len(self.documents):,}; use a smaller batch, as in --set training.batch_size=16"
+            )
+        return len(self.documents) // size
+
+    def save(self, folder: str | Path) -> None:
+        """Write documents and targets into a folder."""
+        self.documents.narrow().save(Path(folder) / "documents")
+        save_arrays(Path(folder) / _ARRAYS, targets=self.targets.astype(np.float16))
+
+    @classmethod
+    def open(cls, folder: str | Path, max_length: int = 128) -> TermTargets:
+        """Saved documents and targets."""
+        (targets,) = read_arrays(Path(folder) / _ARRAYS, "targets")
+        return cls(TokenCorpus.open(Path(folder) / "documents"), targets, max_length)
+
+
 def term_targets(dataset: BeirDataset, pieces: Analyzer, words: Analyzer, fields: Sequence[str]) -> TermTargets:
     """The documents of a data set that answer a train query, with the targets of their words.
 
     `pieces` makes the tokens that the network reads, `words` the terms that are compared with those of queries.
     """
-    from vizsla.training.arrays.term_targets import TermTargets
-    from vizsla.training.arrays.token_corpus import TokenCorpus
-
     qrels = dataset.qrels("train")
     terms = {query: words(text) for query, text in dataset.queries_of(qrels).items()}
     answered: dict[str, list[list[str]]] = defaultdict(list)
@@ -77,6 +200,111 @@ def term_targets(dataset: BeirDataset, pieces: Analyzer, words: Analyzer, fields
     return TermTargets(packed, targets.array())
 
 
+_TOKENS = 65_536  # of dev documents, encoded at once
+_BLOCK = 4096  # dev documents, tokenized at once
+_DEPTH = 10
+_NO_WORD = -1
+
+
+@dataclass(frozen=True, eq=False)
+class TermDev:
+    """Judged queries, and documents for whose words the network predicts the counts that BM25 searches with."""
+
+    name: str
+    documents: TokenCorpus
+    terms: np.ndarray
+    """The number of the term whose word begins at each token, -1 if none does."""
+    queries: TokenCorpus
+    """The numbers of each query's terms."""
+    judgements: np.ndarray
+    """[judgements, 3] query, document and grade."""
+    max_length: int = 128
+    settings: CountSettings = field(default_factory=CountSettings)
+
+    @no_grad
+    def figures(self, encode: Encode, assemble: Assemble, device: torch.device) -> dict[str, float]:
+        """nDCG@10 of BM25 over the counts."""
+        columns = 1 + max(int(self.terms.max(initial=0)), int(self.queries.ids.max(initial=0)))
+        queried = np.unique(self.queries.ids)
+        place_of = np.full(columns, -1, np.int32)
+        place_of[queried] = np.arange(len(queried))
+        entries, lengths = GrowingArray(np.int32), np.zeros(len(self.documents), np.int64)
+        for first in self._blocks:
+            documents, terms, counts = self._block(first, columns, encode, assemble, device).cpu().numpy().T
+            lengths += np.bincount(documents, counts, minlength=len(lengths)).astype(np.int64)
+            rows = np.stack([documents, place_of[terms], counts], 1)
+            entries.append(rows[rows[:, 1] >= 0].ravel())  # no other term has a score
+        best = BestDocuments(_DEPTH)
+        for first, scores in self._scores(entries.array().reshape(-1, 3), lengths, queried, device):
+            best.add(found(scores), first)
+        return {f"{self.name} nDCG@10": best.ndcg(self.judgements)}
+
+    @property
+    def _blocks(self) -> range:
+        return range(0, len(self.documents), _BLOCK)
+
+    def _block(self, first: int, columns: int, encode: Encode, assemble: Assemble, device: torch.device) -> Tensor:
+        """[entries, 3] document, term and count of some documents."""
+        chosen = np.arange(first, min(first + _BLOCK, len(self.documents)))
+        texts = with_special_tokens(self.documents, chosen, device, max_length=self.max_length)
+        batch = packed(*texts, _TOKENS, side=1)
+        weights = assemble([encode(chunk) for chunk in batch.chunks], batch).float()
+        terms = np.full(tuple(weights.shape), _NO_WORD, np.int64)
+        for row, document in zip(terms, chosen.tolist(), strict=True):
+            begin, end = self.documents.offsets[document : document + 2].tolist()
+            known = self.terms[begin:end][: self.max_length - 2]
+            row[1 : 1 + len(known)] = known
+        at = torch.from_numpy(terms).to(device)
+        texts_at, places = (at != _NO_WORD).nonzero(as_tuple=True)
+        cut = weights[texts_at, places].clamp(min=0)
+        rounded = (self.settings.scale * (cut.sqrt() if self.settings.smoothing == "sqrt" else cut)).round()
+        rounded = rounded.clamp(min=1) if self.settings.keep_all else rounded
+        keys, repeats = torch.unique((texts_at + first) * columns + at[texts_at, places], return_inverse=True)
+        highest = rounded.new_zeros(len(keys)).scatter_reduce(0, repeats, rounded, "amax")
+        entries = torch.stack([keys // columns, keys % columns, highest.long()], 1)
+        return entries[highest > 0]
+
+    def _scores(
+        self, entries: np.ndarray, lengths: np.ndarray, queried: np.ndarray, device: torch.device
+    ) -> Iterator[tuple[int, Tensor]]:
+        """The first of some documents, and [queries, documents] BM25's scores of them, for all documents in turn.
+
+        `queried`: the terms of queries, in order; an entry has the place of one among them.
+        """
+        columns = len(queried)
+        frequencies = np.bincount(entries[:, 1], minlength=columns)
+        alive = max(int(np.count_nonzero(lengths)), 1)
+        average = max(lengths.sum() / alive, 1e-9)
+        idf = np.log1p((alive - frequencies + 0.5) / (frequencies + 0.5))
+        norms = self.settings.k1 * (1 - self.settings.b + self.settings.b * lengths / average)
+        queries = torch.zeros(columns, len(self.queries), device=device)
+        for number in range(len(self.queries)):
+            at = torch.from_numpy(np.searchsorted(queried, self.queries[number])).to(device)
+            queries[:, number].index_add_(0, at, torch.ones(len(at), device=device))
+        bounds = np.searchsorted(entries[:, 0], np.arange(0, len(self.documents) + _BLOCK, _BLOCK))
+        for first, begin, end in zip(self._blocks, bounds[:-1], bounds[1:], strict=True):
+            documents, terms, counts = entries[begin:end].T
+            values = idf[terms] * counts / (counts + norms[documents])
+            shape = min(_BLOCK, len(self.documents) - first), columns
+            yield first, (csr(documents - first, terms, values, shape, device) @ queries).T
+
+    def save(self, folder: str | Path) -> None:
+        """Write all arrays into a folder."""
+        path = Path(folder)
+        self.documents.narrow().save(path / "documents")
+        self.queries.save(path / "queries")
+        own = {"terms": self.terms.astype(np.int32), "judgements": self.judgements, "name": np.array(self.name)}
+        save_arrays(path / _ARRAYS, **own)
+
+    @classmethod
+    def open(cls, folder: str | Path, settings: CountSettings, max_length: int = 128) -> TermDev:
+        """A saved dev set."""
+        path = Path(folder)
+        terms, judgements, name = read_arrays(path / _ARRAYS, "terms", "judgements", "name")
+        documents, queries = TokenCorpus.open(path / "documents"), TokenCorpus.open(path / "queries")
+        return cls(str(name), documents, terms, queries, judgements, max_length, settings)
+
+
 def term_dev(
     dataset: BeirDataset,
     pieces: Analyzer,
@@ -86,9 +314,6 @@ def term_dev(
     split: str = "dev",
 ) -> TermDev:
     """A data set's judged queries as terms, and its documents with the term of the word that begins at each token."""
-    from vizsla.training.arrays.term_targets import TermDev
-    from vizsla.training.arrays.token_corpus import TokenCorpus
-
     qrels = dataset.qrels(split)
     queries, documents = dataset.queries_of(qrels), DocumentStore.of(dataset.documents())
     numbers: dict[str, int] = pieces.tokenizer.numbers  # type: ignore[attr-defined]
@@ -111,44 +336,22 @@ def term_dev(
     return TermDev(dataset.name, read, terms.array(), packed, judged, settings=settings)
 
 
-def _aligned(text: str, pieces: Analyzer, words: Analyzer) -> tuple[list[str], list[tuple[str, int]]]:
-    """The pieces of a text, and each of its terms with the place of its first piece."""
-    own, found = pieces.tokens(text), words.tokens(text)
-    places = zip(found, first_pieces(found, own), strict=True)
-    return [piece.term for piece in own], [(word.term, place) for word, place in places if place >= 0]
+@dataclass(frozen=True)
+class RegressionObjective:
+    """The weight of each token that has a target must come close to it: the mean of squared differences."""
+
+    def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
+        """The loss of a step, and the mean of the targets and of the weights that they are compared with."""
+        targets: Tensor = step.batch.extra
+        own = step.network.vectors(step.outputs[0], step.packed[0])
+        weights = step.distributed.all_gather(F.pad(own, (0, targets.shape[1] - own.shape[1])))
+        known = ~targets.isnan()
+        given, wanted = weights[known].float(), targets[known]
+        metrics["mean_target"], metrics["mean_weight"] = wanted.mean(), given.detach().mean()
+        return F.mse_loss(given, wanted)
 
 
 _TARGETS = "targets"
-
-
-@dataclass(frozen=True)
-class DeepCTNetwork:
-    """The network of DeepCT."""
-
-    base_model: str = setting(DEFAULT_ENCODER, "shipped network, saved model, or transformers encoder (folder or name)")
-
-
-@dataclass(frozen=True)
-class DeepCTData:
-    """Which documents are learnt from, and how they are read."""
-
-    max_length: int = setting(512, "tokens of a document that are read, special ones included")
-    fields: str = setting(FIELDS_SETTING, "fields of documents that are read, separated by /")
-    analyzer: str = setting("lucene-english", "how words become terms, to find those of queries and to search")
-
-    def __post_init__(self) -> None:
-        require_at_least(self, "data", 3, "max_length")
-        fields_of(self.fields)
-
-
-@dataclass(frozen=True)
-class DeepCTSettings:
-    """The settings of DeepCT."""
-
-    network: DeepCTNetwork = field(default_factory=DeepCTNetwork)
-    data: DeepCTData = field(default_factory=DeepCTData)
-    counts: CountSettings = field(default_factory=CountSettings)
-    training: TrainingSettings = field(default_factory=TrainingSettings)
 
 
 @TRAINED_KINDS.register(
@@ -171,8 +374,6 @@ class DeepCTKind(TrainedKind[DeepCTSettings]):
 
     def load_base(self) -> Base:
         """The base model with DeepCT's head; its own if it has one."""
-        from vizsla.neural.heads.deepct import TermRegression
-
         name, seed = self.settings.network.base_model, self.settings.training.seed
         model = known_model(name)
         if isinstance(model, DeepCT):
@@ -183,8 +384,6 @@ class DeepCTKind(TrainedKind[DeepCTSettings]):
 
     def prepare(self, inputs: TrainingInputs, base: Base, folder: Path) -> None:
         """Find the targets of words, and pack documents and dev sets."""
-        from vizsla.training.arrays.term_targets import TermTargets
-
         words, fields = Analyzer.parse(self.settings.data.analyzer), fields_of(self.settings.data.fields)
         found = [term_targets(dataset, base.analyzer, words, fields) for dataset in inputs.datasets]
         TermTargets.concatenate(found).save(folder / _TARGETS)
@@ -194,24 +393,16 @@ class DeepCTKind(TrainedKind[DeepCTSettings]):
 
     def open_data(self, folder: Path) -> TrainingData:
         """The documents with their targets, and the dev sets."""
-        from vizsla.training.arrays.dev_set import numbered_folders
-        from vizsla.training.arrays.term_targets import TermDev, TermTargets
-
         length, counts = self.settings.data.max_length, self.settings.counts
         dev = [TermDev.open(place, counts, length) for place in numbered_folders(folder, "dev")]
         return TrainingData(TermTargets.open(folder / _TARGETS, length), dev)
 
     def objective(self) -> Objective:
         """The squared error at the first pieces of words."""
-        from vizsla.training.loop.objectives import RegressionObjective
-
         return RegressionObjective()
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
         """Write the model in 8 bits to index with, and in floats as other libraries open it."""
-        from vizsla.neural.layouts import save_layout
-        from vizsla.training.arrays.token_corpus import TokenCorpus, sample_of
-
         network = network.cpu().eval()
         data, counts = self.settings.data, self.settings.counts
         positions = network.encoder.config.max_position_embeddings

@@ -1,255 +1,37 @@
-"""Dense models: DPR, RepBERT, TAS-B, models trained next to a frozen one as in SPAR, and SPAR's Lambda."""
+"""Dense models: DPR, RepBERT, TAS-B, and models trained next to a frozen one as in SPAR."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-import numpy as np
+from typing import Any, Protocol, TypeVar
 
 from vizsla.errors import InputError, VizslaError
-from vizsla.models import Dense, Model, Reranker, Spar, parse_model
+from vizsla.models import Dense, Model, Spar, parse_model
+from vizsla.neural.checkpoints.writing import save_layout
+from vizsla.neural.heads.dense import Pooled, Towers, WithFrozenCompanion
 from vizsla.text import Analyzer
 from vizsla.training.kind import TRAINED_KINDS, KindSettings, TrainingData, TrainingInputs
-from vizsla.training.kinds.pairs import PairKind
-from vizsla.training.prepare.base_model import DEFAULT_ENCODER, Base, base_encoder, known_model, load_network
-from vizsla.training.prepare.distillation import NONE
-from vizsla.training.prepare.judged import JudgedTexts
-from vizsla.training.prepare.sources import (
-    SOURCE_HELP,
-    CropSource,
-    GeneratedSource,
-    JudgedSource,
-    PairSource,
-    TeacherSource,
-    open_dev,
+from vizsla.training.loop.objectives import ContrastiveLoss, ContrastiveObjective, Objective
+from vizsla.training.networks import (
+    DEFAULT_ENCODER,
+    SAMPLE,
+    Base,
+    base_encoder,
+    known_model,
+    load_network,
+    write_network,
 )
-from vizsla.training.prepare.teacher import (
-    MarginSquares,
-    PairScorer,
-    TeacherSettings,
-    check_loss,
-    open_teacher,
-    teacher_factor,
-)
-from vizsla.training.prepare.texts import LINE_BREAK
-from vizsla.training.prepare.writing import SAMPLE, write_network
-from vizsla.training.settings import (
-    TAUGHT,
-    ContrastiveLoss,
-    DenseLoss,
-    TrainingSettings,
-    require_at_least,
-    require_positive,
-    setting,
-)
-from vizsla.vectors import DenseVectors, JoinedVectors, SparseVectors, TokenVectors, Vectors
-
-if TYPE_CHECKING:
-    from vizsla.neural.heads.dense import Pooled, Towers, WithFrozenCompanion
-    from vizsla.training.arrays.pairs import BatchSource
-    from vizsla.training.arrays.products import SparseRows
-    from vizsla.training.arrays.token_corpus import TokenCorpus
-    from vizsla.training.arrays.topic_pairs import TeacherTokens, TeacherVectors
-    from vizsla.training.loop.objectives import Objective
-
-_CLUSTERS, _VECTORS = "clusters.npy", "in_batch"
-_QUERIES_PER_CLUSTER = 200
-
-
-_SEP_HELP = "title and text of a document have [SEP] between them, as in DPR; otherwise a line break"
-
-
-def _separator(after_title: bool) -> str:
-    """What is between title and text."""
-    return " [SEP] " if after_title else LINE_BREAK
-
-
-@dataclass(frozen=True)
-class DenseJudgedSource(JudgedSource):
-    """Judged queries of data sets, and how title and text become one."""
-
-    sep_after_title: bool = setting(False, _SEP_HELP)
-
-    @property
-    def separator(self) -> str:
-        """What is between the fields of a document."""
-        return _separator(self.sep_after_title)
-
-
-@dataclass(frozen=True)
-class DenseTeacherSource(TeacherSource):
-    """Sentences and questions with a teacher's rankings, and how title and text become one."""
-
-    sep_after_title: bool = setting(False, _SEP_HELP)
-
-    @property
-    def separator(self) -> str:
-        """What is between the fields of a document."""
-        return _separator(self.sep_after_title)
-
-
-@dataclass(frozen=True)
-class TopicSource(DenseJudgedSource):
-    """Judged queries in batches of one topic, with balanced margins and perhaps a second teacher, as in TAS-B."""
-
-    source: str = setting("topics", SOURCE_HELP)
-    clusters: int = setting(0, f"clusters of queries; 0 for one of {_QUERIES_PER_CLUSTER} queries each")
-    margin_bins: int = setting(10, "bins of a query's margins, from each of which negatives are drawn equally often")
-    in_batch_teacher: str = setting("", "model whose scores of all documents of a batch are learnt; empty for none")
-    in_batch_scale: float = setting(
-        0.0, "factor of its scores; 0 chooses it so that the margins of mined pairs are about 1"
-    )
-    seed: int = setting(0, "seed of the clusters")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least(self, "data", 0, "clusters", "in_batch_scale")
-        require_at_least(self, "data", 1, "margin_bins")
-        if not self.teacher:
-            raise VizslaError("data.source=topics balances the margins of a teacher; set data.teacher")
-
-    def prepare(self, inputs: TrainingInputs, analyzer: Analyzer, folder: Path) -> None:
-        """Find positives and hard negatives, and the scores of both teachers, and pack all texts."""
-        texts = list(self.read(inputs, analyzer))
-        self.save(texts, folder)
-        if self.in_batch_teacher:
-            teacher = TeacherSettings(self.in_batch_teacher, self.in_batch_scale)
-            teacher_vectors(texts, teacher).save(folder / _VECTORS)
-
-    def prepare_clusters(self, network: Any, folder: Path) -> None:
-        """Group the queries by the vectors that the network to train gives them."""
-        import torch
-
-        from vizsla.neural.device import torch_device
-        from vizsla.training.arrays.dev_set import text_vectors
-        from vizsla.training.arrays.topic_pairs import k_means
-
-        queries = self.open_mined(folder).queries
-        device, training = torch_device(), network.training
-        network.to(device).eval()
-        vectors = torch.cat([*text_vectors(queries, 0, self.max_query_length, network, network.vectors, device)])
-        network.cpu().train(training)
-        count = self.clusters or max(len(queries) // _QUERIES_PER_CLUSTER, 1)
-        np.save(folder / _CLUSTERS, k_means(vectors, count, self.seed), allow_pickle=False)
-
-    def open_pairs(self, folder: Path) -> BatchSource:
-        """The queries with their clusters, positives and negatives, and the teachers' scores."""
-        from vizsla.training.arrays.pairs import ScoredPairs
-        from vizsla.training.arrays.topic_pairs import TeacherVectors, TopicPairs
-
-        scored = super().open_pairs(folder)
-        assert isinstance(scored, ScoredPairs)
-        in_batch = TeacherVectors.open(folder / _VECTORS) if self.in_batch_teacher else None
-        return TopicPairs(scored, np.load(folder / _CLUSTERS, allow_pickle=False), self.margin_bins, in_batch)
-
-
-def check_in_batch(data: object, loss: DenseLoss) -> None:
-    """Refuse a second teacher whose loss has no weight, and a weight without such a teacher."""
-    taught = isinstance(data, TopicSource) and bool(data.in_batch_teacher)
-    if taught != (loss.in_batch_weight > 0):
-        raise VizslaError(
-            "loss.in_batch_weight is the weight of data.in_batch_teacher (data.source=topics), so set both or neither"
-        )
-
-
-def teacher_vectors(collections: Sequence[JudgedTexts], settings: TeacherSettings) -> TeacherVectors:
-    """The vectors of a model for all train queries, and for the documents that are drawn for them."""
-    from vizsla.training.arrays.topic_pairs import TeacherVectors
-
-    teacher = open_teacher(settings.teacher)
-    if isinstance(teacher, Reranker):
-        raise VizslaError(
-            f"data.in_batch_teacher {settings.teacher} is a cross-encoder, which would have to read all pairs of every "
-            "batch; name a model"
-        )
-    numbers, first, sizes = [], 0, []
-    encoded: list[tuple[list[Vectors], list[Vectors]]] = []
-    for documents, queries, pairs in collections:
-        used = np.unique(np.concatenate([pairs.positives.ids, pairs.negatives.ids]))
-        scorer = PairScorer(teacher, documents, list(queries.values()), used)
-        encoded.append((scorer.query_vectors(scorer.queries), scorer.document_vectors()))
-        numbers.append(used + first)
-        first += len(documents)
-        scores = [
-            scorer.scores(np.repeat(np.arange(len(queries)), np.diff(side.offsets)), side.ids)
-            for side in (pairs.positives, pairs.negatives)
-        ]
-        sizes.append(MarginSquares.of(pairs.positives, pairs.negatives, scores[0], scores[1]))
-    factor = teacher_factor(settings, sizes)
-    tokens = _tokens([_with_tokens(both) for both in encoded], factor, settings.teacher)
-    queries_of, documents_of = ([_without_tokens(both[side]) for both in encoded] for side in (0, 1))
-    columns: dict[tuple[str, str], int] = {}
-    sparse = _sparse_rows([factor * one for one in queries_of], columns, add=True), _sparse_rows(documents_of, columns)
-    dense = _dense_rows([factor * one for one in queries_of]), _dense_rows(documents_of)
-    return TeacherVectors(np.concatenate(numbers), dense, sparse, tokens)
-
-
-_TokenPair = tuple[TokenVectors, TokenVectors]
-
-
-def _with_tokens(both: tuple[list[Vectors], list[Vectors]]) -> list[_TokenPair]:
-    """The groups of queries and documents that have token vectors."""
-    pairs = zip(*both, strict=True)
-    return [(q, d) for q, d in pairs if isinstance(q, TokenVectors) and isinstance(d, TokenVectors)]
-
-
-def _without_tokens(groups: list[Vectors]) -> Vectors:
-    """The group of sparse and dense vectors; empty vectors if there is none."""
-    others = [vectors for vectors in groups if not isinstance(vectors, TokenVectors)]
-    return others[0] if others else DenseVectors({"": np.zeros((len(groups[0]), 0), np.float32)})
-
-
-def _tokens(collections: Sequence[list[_TokenPair]], factor: float, teacher: str) -> TeacherTokens | None:
-    """The token vectors of all data sets, in 16 bits as an index stores them."""
-    from vizsla.training.arrays.topic_pairs import TeacherTokens
-
-    if not collections[0]:
-        return None
-    if len(collections[0]) > 1:
-        raise VizslaError(f"data.in_batch_teacher {teacher} has several parts with token vectors; name one with one")
-    arrays: list[np.ndarray] = []
-    for side in (0, 1):
-        several = [groups[0][side] for groups in collections]
-        sizes = np.concatenate([np.diff(vectors.starts) for vectors in several])
-        arrays.append(np.concatenate([vectors.rows for vectors in several]).astype(np.float16))
-        arrays.append(np.append(0, np.cumsum(sizes)))
-    first = collections[0][0]
-    weight = np.array(factor * first[0].weight * first[1].weight, np.float32)
-    return TeacherTokens(arrays[0], arrays[1], arrays[2], arrays[3], weight)
-
-
-def _dense_rows(several: Sequence[Vectors]) -> np.ndarray:
-    """The dense parts of vectors, side by side."""
-    rows = []
-    for vectors in several:
-        dense = vectors.dense if isinstance(vectors, JoinedVectors) else vectors
-        parts = list(dense.parts.values()) if isinstance(dense, DenseVectors) else [np.zeros((len(vectors), 0))]
-        rows.append(np.concatenate(parts, 1).astype(np.float32))
-    return np.concatenate(rows)
-
-
-def _sparse_rows(several: Sequence[Vectors], columns: dict[tuple[str, str], int], *, add: bool = False) -> SparseRows:
-    """The sparse parts of vectors over the terms that have a column; with `add`, all terms get one."""
-    from vizsla.training.arrays.products import SparseRows
-
-    pointers, terms, weights = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
-    for vectors in several:
-        sparse = vectors.sparse if isinstance(vectors, JoinedVectors) else vectors
-        if not isinstance(sparse, SparseVectors):
-            pointers.append(np.full(len(vectors), pointers[-1][-1]))
-            continue
-        names = (sparse.vocabulary[i] for i in range(len(sparse.vocabulary)))
-        known = np.array([columns.setdefault(n, len(columns)) if add else columns.get(n, -1) for n in names], np.int64)
-        kept = known[sparse.indices] >= 0
-        ends = np.concatenate([[0], np.cumsum(kept)])[sparse.pointers[1:]]
-        pointers.append(ends + pointers[-1][-1])
-        terms.append(known[sparse.indices][kept])
-        weights.append(sparse.values[kept].astype(np.float32))
-    return SparseRows(np.concatenate(pointers), np.concatenate(terms), np.concatenate(weights))
+from vizsla.training.settings import TrainingSettings, require_positive, setting
+from vizsla.training.sources.crops import CropSource
+from vizsla.training.sources.dev_set import DevSet
+from vizsla.training.sources.generated import GeneratedSource
+from vizsla.training.sources.judged import DenseJudgedSource, JudgedSource
+from vizsla.training.sources.source import PairKind, PairSource
+from vizsla.training.sources.teacher import check_loss
+from vizsla.training.sources.token_corpus import TokenCorpus, sample_of
+from vizsla.training.sources.topics import DenseLoss, DualObjective, TopicSource, check_in_batch
 
 
 @dataclass(frozen=True)
@@ -342,12 +124,10 @@ class DenseKindBase(PairKind[D]):
         """The pairs and the dev sets, and what mines new negatives."""
         data = self.settings.data
         refresh = data.open_refresh(folder) if isinstance(data, JudgedSource) else None
-        return TrainingData(data.open_pairs(folder), open_dev(folder), refresh)
+        return TrainingData(data.open_pairs(folder), DevSet.open_all(folder), refresh)
 
     def objective(self) -> Objective:
         """A contrastive or margin loss."""
-        from vizsla.training.loop.objectives import ContrastiveObjective
-
         return ContrastiveObjective(self.settings.loss)
 
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
@@ -355,8 +135,6 @@ class DenseKindBase(PairKind[D]):
 
         A model that was trained with a companion is written as SPAR of both.
         """
-        from vizsla.neural.heads.dense import WithFrozenCompanion
-
         network = network.cpu().eval()
         has_companion = isinstance(network, WithFrozenCompanion)
         trained = network.trained if has_companion else network
@@ -371,9 +149,6 @@ class DenseKindBase(PairKind[D]):
         self, encoders: list[Pooled], analyzer: Analyzer, documents: TokenCorpus, output: Path
     ) -> Dense:
         """Write the encoder of both sides, or those of queries and documents."""
-        from vizsla.neural.layouts import save_layout
-        from vizsla.training.arrays.token_corpus import sample_of
-
         data, count = self.settings.data, len(encoders)
         written = []
         sides = ("query", data.max_query_length), ("document", data.max_document_length)
@@ -437,15 +212,11 @@ class DenseKind(DenseKindBase[DenseSettings]):
 
     def objective(self) -> Objective:
         """A contrastive or margin loss, or a distillation loss with one or two teachers."""
-        from vizsla.training.loop.objectives import DualObjective
-
         return DualObjective(self.settings.loss) if self.settings.loss.in_batch_weight else super().objective()
 
 
 def dense_network(settings: DenseNetwork, seed: int = 0) -> tuple[Pooled | Towers | WithFrozenCompanion, Analyzer]:
     """The network of a dense model, and the analyzer that makes its word pieces."""
-    from vizsla.neural.heads.dense import Pooled, Towers, WithFrozenCompanion
-
     base_model = known_model(settings.base_model)
     encoder, analyzer, *_ = base_encoder(settings.base_model, seed)
     if settings.use_token_types and encoder.config.type_vocab_size < 2:
@@ -467,8 +238,6 @@ def dense_network(settings: DenseNetwork, seed: int = 0) -> tuple[Pooled | Tower
 
 def network_of(model: Dense) -> Pooled | Towers:
     """The network of a dense model, in torch."""
-    from vizsla.neural.heads.dense import Pooled, Towers
-
     encoders = []
     for network in (model.query_network, model.network):
         if network is None:
@@ -489,8 +258,6 @@ def _companion(name: str) -> Dense:
 
 def _encoders(network: Pooled | Towers) -> list[Pooled]:
     """The encoders at inference: one that reads token types becomes two that do not need them."""
-    from vizsla.neural.heads.dense import Towers
-
     if isinstance(network, Towers):
         return [network.queries, network.documents]
     if not getattr(network.encoder, "token_types", False):
@@ -499,49 +266,3 @@ def _encoders(network: Pooled | Towers) -> list[Pooled]:
     embeddings: Any = documents.encoder.embeddings
     embeddings.token_type_embeddings.weight.data[0] = embeddings.token_type_embeddings.weight.data[1]
     return [network, documents]
-
-
-@dataclass(frozen=True)
-class LambdaSettings:
-    """The settings of a dense model that imitates a teacher."""
-
-    network: DenseNetwork = field(default_factory=DenseNetwork)
-    data: DenseTeacherSource = field(default_factory=DenseTeacherSource)
-    loss: ContrastiveLoss = field(default_factory=ContrastiveLoss)
-    training: TrainingSettings = field(default_factory=TrainingSettings)
-
-    def __post_init__(self) -> None:
-        if self.loss.name in TAUGHT:
-            raise VizslaError(f"loss.name={self.loss.name} learns a teacher's scores, but lambda learns its ranking")
-
-
-@TRAINED_KINDS.register(
-    "lambda", help="A dense model that imitates a lexical one (SPAR).", needs=("torch", "transformers", "onnx")
-)
-class LambdaKind(DenseKindBase[LambdaSettings]):
-    """Trains a dense model on sentences of documents with a teacher's ranking."""
-
-    settings_class = LambdaSettings
-
-    def check_inputs(self, inputs: TrainingInputs) -> None:
-        """Refuse settings without queries, before anything is read."""
-        super().check_inputs(inputs)
-        if self.settings.data.sentences == NONE and not self.settings.data.questions:
-            raise VizslaError(
-                f"{self.name} learns from questions; name them, as in --set data.questions=train.jsonl, or take "
-                "sentences of the documents with --set data.sentences=sampled"
-            )
-
-    def open_data(self, folder: Path) -> TrainingData:
-        """The pairs, the dev sets, and the dev questions on which the model is compared with its teacher."""
-        data = super().open_data(folder)
-        return TrainingData(data.pairs, [*data.dev, *self.settings.data.open_imitation(folder)])
-
-    def with_companion(self, model: Dense, weight: float) -> Spar:
-        """The frozen companion and the model as one; the companion is the first part and weighs 1."""
-        return Spar(self.companion(weight), model, 1 / weight, namespace=self.name, name=self.name)
-
-    def usage(self, output: Path) -> str:
-        """A command that indexes with the model."""
-        alone = super().usage(output)
-        return alone if self.settings.network.companion else f'{alone}, or "spar(dense=minilm, lexical={output})"'

@@ -1,1 +1,1 @@
-"""The training loop: objectives, gradient caching, distributed training, checkpoints. Needs torch."""
+"""The training loop: objectives, gradient caching, distributed training, checkpoints."""

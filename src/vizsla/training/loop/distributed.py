@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING
 
 from vizsla.errors import VizslaError
 from vizsla.neural.device import torch_device
 from vizsla.neural.heads.colbert import TokenTexts
+from vizsla.neural.lazy_torch import nn, torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -1,36 +1,69 @@
-"""What training minimizes: losses and regularizers, and the loss of a batch from what the network made of its texts."""
+"""What training minimizes: losses of scores, and the loss of a batch from what the network made of its texts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
-
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from vizsla.errors import VizslaError
 from vizsla.neural.chunks import Batch
-from vizsla.neural.heads.augmenter import AugmentedQueries
 from vizsla.neural.heads.colbert import TokenTexts
-from vizsla.training.arrays.augmenter import BatchRows, query_vectors
-from vizsla.training.arrays.cross_encoder import Group
-from vizsla.training.arrays.pairs import Margins, TrainingBatch
-from vizsla.training.arrays.products import inner_products, scores_of, sparse_product
+from vizsla.neural.lazy_torch import F, no_grad, torch
 from vizsla.training.loop.distributed import Distributed
-from vizsla.training.settings import (
-    BINARY,
-    CONTRASTIVE,
-    KL,
-    MARGIN,
-    MSE,
-    TAUGHT,
-    AugmenterLoss,
-    ContrastiveLoss,
-    DenseLoss,
-    GroupLoss,
-    SparseLoss,
-)
+from vizsla.training.loop.products import scores_of
+from vizsla.training.settings import require_at_least, require_one_of, require_positive, setting
+from vizsla.training.sources.pairs import Margins, TrainingBatch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+CONTRASTIVE, MARGIN = "contrastive", "margin"
+MARGIN_MSE, KL = "margin-mse", "kl"
+TAUGHT = (MARGIN_MSE, KL)
+"""The losses that distill a teacher's margins."""
+
+
+@dataclass(frozen=True)
+class ContrastiveLoss:
+    """The loss that separates a query's own document from the other documents of the batch.
+
+    With a teacher, margin-mse is the mean square of (s+ - s-) of the network minus (s+ - s-) of the teacher, where s+
+    is the score of a query's document and s- that of one of its hard negatives; kl is the divergence of the network's
+    softmax over a query's document and its hard negatives from the teacher's.
+    """
+
+    name: str = setting(
+        CONTRASTIVE,
+        "contrastive (InfoNCE), margin (RepBERT's hinge of 1), or margin-mse or kl (of a teacher's scores)",
+    )
+    temperature: float = setting(1.0, "scores are divided by it")
+    symmetric: bool = setting(True, "also separate each document's own query from the other queries")
+    in_batch_negatives: bool = setting(
+        True,
+        "documents of the batch's other queries are negatives, too; otherwise only a query's hard negatives are",
+    )
+    mask_other_answers: bool = setting(
+        True,
+        "other documents of the batch that answer a query are not its negatives, as they are in most papers",
+    )
+    contrastive_weight: float = setting(
+        0.0, "weight of the contrastive loss that is added to margin-mse or kl, as ColBERTv2 does; 0 for none"
+    )
+
+    def __post_init__(self) -> None:
+        require_one_of("loss", self.name, (CONTRASTIVE, MARGIN, *TAUGHT))
+        require_positive(self, "loss", "temperature")
+        require_at_least(self, "loss", 0, "contrastive_weight")
+        if self.contrastive_weight and self.name not in TAUGHT:
+            raise VizslaError(f"loss.contrastive_weight adds to margin-mse or kl, not to loss.name={self.name}")
+        if not self.mask_other_answers and self.name == MARGIN:
+            raise VizslaError("loss.name=margin takes all answers as positives, so loss.mask_other_answers stays true")
+        if not self.in_batch_negatives and (self.name != CONTRASTIVE or self.symmetric):
+            raise VizslaError(
+                "loss.in_batch_negatives=false leaves a query only its hard negatives, which needs "
+                "loss.name=contrastive and loss.symmetric=false"
+            )
 
 
 def contrastive_loss(scores: Tensor, *, symmetric: bool = True, false_negatives: Tensor | None = None) -> Tensor:
@@ -119,16 +152,6 @@ def own_margins(scores: Tensor, negatives: int) -> Tensor:
     return scores.gather(1, own) - scores.gather(1, places)
 
 
-def in_batch_margin_mse_loss(scores: Tensor, margins: Tensor) -> Tensor:
-    """The mean squared difference of a network's and a teacher's margins over all other documents of the batch.
-
-    `scores` and `margins`: [queries, documents]. Document i belongs to query i.
-    """
-    own = scores.diagonal()[:, None] - scores
-    others = torch.ones_like(own, dtype=torch.bool).fill_diagonal_(False)
-    return F.mse_loss(own[others], margins.to(scores.dtype)[others])
-
-
 def distillation_loss(name: str, scores: Tensor, margins: Tensor, beside: Tensor | None = None) -> Tensor:
     """A distillation loss by its name; `beside`: margins of another model, which are added to those of the network.
 
@@ -147,52 +170,6 @@ def _lowered(scores: Tensor, beside: Tensor) -> Tensor:
     others = scores[:, count:].reshape(count, count, -1)
     own = torch.eye(count, dtype=scores.dtype, device=scores.device)[:, :, None] * beside.to(scores.dtype)[:, None]
     return (others - own).flatten(1)
-
-
-def info_nce(queries: Tensor, documents: Tensor, temperature: float = 1.0, *, symmetric: bool = True) -> Tensor:
-    """The contrastive loss of the inner products of vectors."""
-    scores = inner_products(queries, documents)
-    return contrastive_loss(scores if temperature == 1.0 else scores / temperature, symmetric=symmetric)
-
-
-def group_loss(scores: Tensor, name: str = CONTRASTIVE) -> Tensor:
-    """The loss that separates the first document of each group from the others, given [groups, documents] scores.
-
-    >>> round(group_loss(torch.zeros(1, 4)).item(), 4), group_loss(torch.tensor([[2.0, 0.0]]), "margin").item()
-    (1.3863, 0.0)
-    """
-    if name == BINARY:
-        labels = torch.zeros_like(scores)
-        labels[:, 0] = 1
-        return F.binary_cross_entropy_with_logits(scores, labels)
-    if name == MARGIN:
-        return (1 - scores[:, :1] + scores[:, 1:]).clamp(min=0).mean()
-    return F.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
-
-
-def group_distillation_loss(name: str, scores: Tensor, wanted: Tensor) -> Tensor:
-    """The loss that learns a teacher's scores `wanted`, [groups, documents]; the first document is the positive.
-
-    >>> scores, wanted = torch.tensor([[1.0, 0.0, 2.0]]), torch.tensor([[4.0, 0.0, 2.0]])
-    >>> [group_distillation_loss(name, scores, wanted).item() for name in ("mse", "margin-mse")]
-    [3.0, 9.0]
-    """
-    given, wanted = scores, wanted.to(scores.dtype)
-    if name == MSE:
-        return F.mse_loss(given, wanted)
-    if name == KL:
-        return F.kl_div(given.log_softmax(1), wanted.log_softmax(1), reduction="batchmean", log_target=True)
-    own, others = (one[:, :1] - one[:, 1:] for one in (given, wanted))
-    return F.mse_loss(own, others)
-
-
-def flops(vectors: Tensor) -> Tensor:
-    """SPLADE's FLOPS regularizer: the sum over the vocabulary of squared mean weights.
-
-    >>> flops(torch.tensor([[1.0, 0.0], [3.0, 0.0]])).item()
-    4.0
-    """
-    return (vectors.abs().mean(0, dtype=torch.promote_types(vectors.dtype, torch.float32)) ** 2).sum()
 
 
 def quadratic_rise(step: int, steps: int) -> float:
@@ -239,45 +216,10 @@ class ContrastiveObjective:
 
     def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
         """The loss of a step; logs the share of queries whose own document has the highest score."""
-        return _contrast(self.loss, step, metrics).loss
+        return contrast(self.loss, step, metrics).loss
 
 
-@dataclass(frozen=True)
-class DualObjective:
-    """Like `ContrastiveObjective`, plus the loss of a second teacher, which scores all documents of the batch."""
-
-    loss: DenseLoss = field(default_factory=DenseLoss)
-
-    def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
-        """The loss of a step; also logs both parts of it."""
-        pairs = _contrast(self.loss, step, metrics)
-        in_batch = in_batch_margin_mse_loss(pairs.scores, step.batch.extra.in_batch)
-        metrics["pair_loss"], metrics["in_batch_loss"] = pairs.loss.detach(), in_batch.detach()
-        return pairs.loss + self.loss.in_batch_weight * in_batch
-
-
-@dataclass(frozen=True)
-class SparseObjective:
-    """Like `ContrastiveObjective`, with SPLADE's FLOPS regularizer."""
-
-    loss: SparseLoss = field(default_factory=SparseLoss)
-
-    def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
-        """The loss of a step; also logs how many terms vectors have."""
-        settings = self.loss
-        loss, _, queries, documents = _contrast(settings, step, metrics)
-        with torch.no_grad():
-            metrics["query_terms"] = (queries > 0).sum(1).float().mean()
-            metrics["document_terms"] = (documents[0] > 0).sum(1).float().mean()
-        if not settings.flops_queries and not settings.flops_documents:
-            return loss
-        share = quadratic_rise(step.number, settings.flops_warmup_steps)
-        cost = settings.flops_queries * flops(queries) + settings.flops_documents * flops(torch.cat(documents))
-        metrics["flops"] = (share * cost).detach()
-        return loss + share * cost
-
-
-class _Contrast(NamedTuple):
+class Contrast(NamedTuple):
     """The loss of a step, its scores, its query vectors, and its document vectors side by side."""
 
     loss: Tensor
@@ -286,17 +228,17 @@ class _Contrast(NamedTuple):
     documents: list[Any]
 
 
-def _contrast(settings: ContrastiveLoss, step: Step, metrics: dict[str, Tensor]) -> _Contrast:
+def contrast(settings: ContrastiveLoss, step: Step, metrics: dict[str, Tensor]) -> Contrast:
     queries, *documents = (step.vectors(side) for side in range(len(step.outputs)))
     scores = scores_of(queries, documents)
     if settings.temperature != 1:
         scores = scores / settings.temperature
-    return _Contrast(loss_of(settings, scores, step, metrics), scores, queries, documents)
+    return Contrast(loss_of(settings, scores, step, metrics), scores, queries, documents)
 
 
 def loss_of(settings: ContrastiveLoss, scores: Tensor, step: Step, metrics: dict[str, Tensor]) -> Tensor:
     """The loss of [queries, documents] scores; logs the share of queries whose own document has the highest."""
-    metrics["accuracy"] = _accuracy(scores)
+    metrics["accuracy"] = accuracy(scores)
     false_negatives = step.batch.false_negatives if settings.mask_other_answers else None
     if settings.name == MARGIN:
         return margin_loss(scores, false_negatives)
@@ -313,91 +255,7 @@ def loss_of(settings: ContrastiveLoss, scores: Tensor, step: Step, metrics: dict
     return contrastive_loss(scores, symmetric=settings.symmetric, false_negatives=false_negatives)
 
 
-@dataclass(frozen=True)
-class GroupObjective:
-    """A cross-encoder must score a query's document higher than its negatives, or match a teacher's scores."""
-
-    loss: GroupLoss = field(default_factory=GroupLoss)
-
-    def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
-        """The loss of a step, and the share of queries whose own document has the highest score."""
-        group: Group = step.batch.extra
-        scores = step.vectors(0).view(-1, group.size)
-        with torch.no_grad():
-            metrics["accuracy"] = (scores[:, 0] > scores[:, 1:].amax(1)).float().mean()
-        scaled = scores / self.loss.temperature
-        if group.wanted is None:
-            return group_loss(scaled, self.loss.name)
-        return group_distillation_loss(self.loss.name, scaled, group.wanted)
-
-
-@dataclass(frozen=True)
-class LikelihoodObjective:
-    """A generator must write each token of a text, given the tokens before it: cross-entropy over all tokens."""
-
-    def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
-        """The loss of a step; logs the share of target tokens that the network ranks first."""
-        loss, tokens, right = step.vectors(0).sum(0)
-        metrics["accuracy"] = (right / tokens).detach()
-        mean: Tensor = loss / tokens.detach()
-        return mean
-
-
-@dataclass(frozen=True)
-class RegressionObjective:
-    """The weight of each token that has a target must come close to it: the mean of squared differences."""
-
-    def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
-        """The loss of a step, and the mean of the targets and of the weights that they are compared with."""
-        targets: Tensor = step.batch.extra
-        own = step.network.vectors(step.outputs[0], step.packed[0])
-        weights = step.distributed.all_gather(F.pad(own, (0, targets.shape[1] - own.shape[1])))
-        known = ~targets.isnan()
-        given, wanted = weights[known].float(), targets[known]
-        metrics["mean_target"], metrics["mean_weight"] = wanted.mean(), given.detach().mean()
-        return F.mse_loss(given, wanted)
-
-
-@dataclass(frozen=True)
-class AugmenterObjective:
-    """Augmented queries must find their documents by BM25's score or match a teacher's; added terms have a cost.
-
-    A term costs the square root of the share of documents that contain it, so common terms are expensive; with
-    `uniform_cost` all terms cost the same. A term that no document contains is never added.
-    """
-
-    loss: AugmenterLoss = field(default_factory=AugmenterLoss)
-
-    def __call__(self, step: Step, metrics: dict[str, Tensor]) -> Tensor:
-        """The loss of a step, and how many terms queries have."""
-        rows: BatchRows = step.batch.extra
-        added, weights = step.network.vectors(step.outputs[0], step.packed[0])
-        shares = rows.document_share[: added.shape[1]]
-        own = step.distributed.share(rows.own)
-        added = added.to(torch.promote_types(added.dtype, torch.float32)) * (shares > 0)
-        queries = query_vectors(AugmentedQueries(added, weights.to(added.dtype)), own, len(rows.idf))
-        queries, added = step.distributed.all_gather(queries), step.distributed.all_gather(added)
-        scores = sparse_product(rows.documents, (queries * rows.idf).T.contiguous()).T
-        false_negatives = step.batch.false_negatives
-        scaled = scores / self.loss.temperature
-        if rows.margins is None:
-            loss = contrastive_loss(scaled, symmetric=False, false_negatives=false_negatives)
-        else:
-            loss = distillation_loss(self.loss.name, scaled, rows.margins)
-        prices = (shares > 0).to(added.dtype) if self.loss.uniform_cost else shares.sqrt().to(added.dtype)
-        rise = quadratic_rise(step.number + 1, self.loss.cost_warmup_steps)
-        cost = self.loss.added_cost * rise * (added @ prices).mean()
-        with torch.no_grad():
-            masked = scores if false_negatives is None else scores.masked_fill(false_negatives, -torch.inf)
-            metrics["accuracy"] = _accuracy(masked)
-            metrics["query_terms"] = (queries > 0).sum(1).float().mean()
-            metrics["added_terms"] = (added > 0).sum(1).float().mean()
-            metrics["cost"] = cost.detach()
-        total: Tensor = loss + cost
-        return total
-
-
-@torch.no_grad()
-def _accuracy(scores: Tensor) -> Tensor:
+@no_grad
+def accuracy(scores: Tensor) -> Tensor:
     """The share of queries whose own document has the highest score."""
     return (scores.argmax(1) == torch.arange(len(scores), device=scores.device)).float().mean()

@@ -9,21 +9,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any
 
 from vizsla.errors import InputError, VizslaError
 from vizsla.neural.chunks import Batch, Chunk, packed
 from vizsla.neural.encoder import PackedBert, Padded, forward_operations
+from vizsla.neural.lazy_torch import nn, no_grad, torch
 from vizsla.plain_data import parse_json
-from vizsla.training.arrays.dev_set import Dev
-from vizsla.training.arrays.pairs import BatchSource, TrainingBatch
 from vizsla.training.loop.distributed import Distributed
 from vizsla.training.loop.objectives import ContrastiveObjective, Objective, Step
-from vizsla.training.loop.refresh import NegativesRefresh
 from vizsla.training.settings import TrainingSettings, keys_of
+from vizsla.training.sources.dev_set import Dev
+from vizsla.training.sources.pairs import BatchSource, TrainingBatch
+from vizsla.training.sources.refresh import NegativesRefresh
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class _RandomState:
@@ -110,7 +111,7 @@ def save_start(folder: Path, network: nn.Module) -> None:
     save_file({n: p.detach().cpu().contiguous() for n, p in network.named_parameters()}, folder / START)
 
 
-@torch.no_grad()
+@no_grad
 def load_start(folder: Path, network: nn.Module) -> None:
     """Give a network the parameters that `save_start` wrote."""
     from safetensors import SafetensorError, safe_open
