@@ -259,5 +259,6 @@ def _no_thread_is_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     for thread in set(threading.enumerate()) - before:
-        thread.join(LIMIT)
-        assert not thread.is_alive()
+        if not thread.name.startswith(("vizsla-search", "vizsla-queries")):  # which are kept for all searches
+            thread.join(LIMIT)
+            assert not thread.is_alive()

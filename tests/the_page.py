@@ -133,9 +133,13 @@ CONTRAST = """() => {
   };
   const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
   const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+  const grounds = new Map();
   const behind = (e) => {
-    const color = rgba(getComputedStyle(e).backgroundColor);
-    return color[3] > 200 || !e.parentElement ? color : behind(e.parentElement);
+    if (!grounds.has(e)) {
+      const color = rgba(getComputedStyle(e).backgroundColor);
+      grounds.set(e, color[3] > 200 || !e.parentElement ? color : behind(e.parentElement));
+    }
+    return grounds.get(e);
   };
   const hasText = (e) => e.checkVisibility() && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
   return [...document.querySelectorAll("body *")].filter(hasText).map((e) => {
