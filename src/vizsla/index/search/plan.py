@@ -263,13 +263,17 @@ class Search:
 
     def _in_threads(self, search: Callable[[Sequence[str]], list[T]], queries: Sequence[str]) -> list[T]:
         """What a search gives for all queries, batch by batch, in their order."""
-        if self.bound.has_vectors:
-            batches, threads = _batches(queries, DENSE_BATCH_SIZE, 1), 1
-        else:
-            threads = self.threads
-            batches = _batches(queries, max(min(BATCH_SIZE, _MOST_RESULTS // self.k), 1), threads)
-        found = in_turns(search, batches, threads)
+        multiplies = self.bound.has_vectors
+        size = DENSE_BATCH_SIZE if multiplies else self._batch_size(len(queries))
+        batches = [queries[a : a + size] for a in range(0, len(queries), size)]
+        found = in_turns(search, batches, 1 if multiplies else self.threads)
         return [result for batch in found for result in batch]
+
+    def _batch_size(self, queries: int) -> int:
+        """How many queries are searched together; threads get equally many batches, unless these become too small."""
+        most = max(min(BATCH_SIZE, _MOST_RESULTS // self.k), 1)
+        rounds = -(-queries // (most * self.threads))
+        return min(max(-(-queries // max(rounds * self.threads, 1)), _LEAST), most)
 
     def _counted(self, texts: Sequence[str], documents: bool) -> list[Hits]:
         """The hits of queries, with their totals where these are asked for, or known without counting."""
@@ -440,17 +444,6 @@ class Search:
         rows = [np.array([numbers[d][0] for d in ranking.documents], np.int64) for ranking in rankings]
         tops = [TopDocuments(r, x.scores) for r, x in zip(rows, rankings, strict=True)]
         return hits_of(store, tops, documents, below=self._complete_below)
-
-
-def _batches(queries: Sequence[str], most: int, threads: int) -> list[Sequence[str]]:
-    """Queries that are searched together: batches become smaller, so that all threads end at about the same time."""
-    batches, start = [], 0
-    while start < len(queries):
-        share = (len(queries) - start) // (2 * threads) if threads > 1 else most
-        size = min(max(share, _LEAST), most)
-        batches.append(queries[start : start + size])
-        start += size
-    return batches
 
 
 def combination_of(text: str | None) -> Combination:
