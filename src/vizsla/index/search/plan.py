@@ -528,11 +528,12 @@ def hits_of(
     """
     top = TopLists.of(found)
     bounds: list[int] = top.bounds.tolist()
+    queries = len(bounds) - 1
     lists = HitLists(store.id_lists(top.numbers, top.bounds), top.scores, top.numbers, bounds, first, below)
     if not documents:
-        return lists.hits(range(len(top)), NO_DOCUMENTS)
+        return lists.hits(range(queries), NO_DOCUMENTS)
     hits: list[Hits] = []
-    while len(hits) < len(top):  # neighbouring queries share a source up to a number of documents
+    while len(hits) < queries:  # neighbouring queries share a source up to a number of documents
         start = len(hits)
         end = max(bisect_right(bounds, bounds[start] + _TOGETHER) - 1, start + 1)
         hits += lists.hits(range(start, end), store.found(top.numbers[bounds[start] : bounds[end]]))
