@@ -251,6 +251,6 @@ def test_searching_and_writing_are_short_walks(tmp_path: Path) -> None:
             add = walk_of(lambda: index.add([{"id": new, "text": "dogs bark at a tree"}]))  # noqa: B023
             rounds.append({"search": search, "add": add, "commit": walk_of(index.commit)})
     walks = {name: Walk(*map(min, zip(*(walks[name] for walks in rounds), strict=True))) for name in rounds[0]}
-    limits = {"search": Walk(58, 26, 11), "add": Walk(363, 159, 20), "commit": Walk(1010, 310, 17)}
+    limits = {"search": Walk(50, 26, 11), "add": Walk(363, 159, 20), "commit": Walk(1010, 310, 17)}
     longer = [name for name, walk in walks.items() if any(n > most for n, most in zip(walk, limits[name], strict=True))]
     assert not longer, walks

@@ -21,7 +21,6 @@ from vizsla.evaluation.interleaving import (
     interleave_all,
 )
 from vizsla.evaluation.mining import MinedPassages, mine_passages
-from vizsla.evaluation.pools import GRID, ChosenWeight, QuestionPools, choose_weight
 from vizsla.evaluation.questions import QuestionMeasures, QuestionSet
 from vizsla.evaluation.retrieval import (
     DEPTH,
@@ -37,7 +36,17 @@ from vizsla.evaluation.retrieval import (
 from vizsla.evaluation.shuffling import ShuffleEffect, compare_shuffled, shuffle_words
 from vizsla.evaluation.significance import CORRECTIONS, TESTS, Difference, compare_values, corrected
 from vizsla.evaluation.systems import Cache, Comparison, SystemResult, compare, default_folder
-from vizsla.evaluation.tuning import Parameter, TunedModel, tunable_parameters, tune, tune_fusion
+from vizsla.evaluation.tuning import (
+    GRID,
+    ChosenWeight,
+    Parameter,
+    QuestionPools,
+    TunedModel,
+    choose_weight,
+    tunable_parameters,
+    tune,
+    tune_fusion,
+)
 
 __all__ = [
     "ANSWER_CONVENTION",

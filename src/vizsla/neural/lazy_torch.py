@@ -1,6 +1,6 @@
 """torch, loaded when it is first used: a file imports without torch, and holds a head's torch side and its ONNX side.
 
-
+from vizsla.neural.lazy_torch import Module, nn, torch
 
 class Projection(Module):  # an instance is a torch.nn.Module
     def __init__(self) -> None:

@@ -299,7 +299,7 @@ class Hits(Sequence[Hit]):
     __slots__ = ("_lists", "_own", "_place", "_source")
     __hash__ = None  # type: ignore[assignment]
     _own: tuple[_Columns, range] | None
-    """The columns and the rows of the hits; None until somebody looks at them."""
+    """The columns and the rows of the hits; None where they are still to be cut out."""
     _lists: HitLists
     """Without own columns: the hits of several queries, the place of this query, and the source of its documents."""
     _place: int
@@ -352,7 +352,7 @@ class Hits(Sequence[Hit]):
     def _looked_at(self) -> tuple[_Columns, range]:
         own = self._own
         if own is None:
-            columns = self._lists._columns(self._place, self._source)
+            columns = self._lists.columns(self._place, self._source)
             own = self._own = columns, range(len(columns.ranks))
         return own
 
@@ -371,7 +371,7 @@ class Hits(Sequence[Hit]):
         >>> Hits([Hit(1, 2.5, Document("7", {})), Hit(2, 1.5, Document("8", {}))]).ids
         ['7', '8']
         """
-        return self._column(self._columns.ids)
+        return self._lists.ids[self._place] if self._own is None else self._column(self._columns.ids)
 
     @property
     def scores(self) -> list[float]:
@@ -380,7 +380,7 @@ class Hits(Sequence[Hit]):
         >>> Hits([Hit(1, 2.5, Document("7", {})), Hit(2, 1.5, Document("8", {}))]).scores
         [2.5, 1.5]
         """
-        return self._column(self._columns.scores)
+        return self._lists.scores_of(self._place) if self._own is None else self._column(self._columns.scores)
 
     @property
     def did_you_mean(self) -> str | None:
@@ -468,25 +468,27 @@ class Hits(Sequence[Hit]):
         return list(_picked(values, self._rows))
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._lists.size(self._place) if self._own is None else len(self._rows)
 
     @overload
     def __getitem__(self, at: int) -> Hit: ...
     @overload
     def __getitem__(self, at: slice) -> Hits: ...
     def __getitem__(self, at: int | slice) -> Hit | Hits:
+        columns, rows = self._looked_at()
         try:
             if isinstance(at, slice):
-                return self._view(self._columns, self._rows[at])
-            row = self._rows[at]
+                return self._view(columns, rows[at])
+            row = rows[at]
         except IndexError:
             raise IndexError(f"there is no hit at {at}; the number of hits is {len(self)}") from None
         except TypeError:
             raise TypeError(f"hits are looked up by a whole number or a slice, not by {kind_of(at)}") from None
-        return next(self._columns.hits(range(row, row + 1)))
+        return next(columns.hits(range(row, row + 1)))
 
     def __iter__(self) -> Iterator[Hit]:
-        return self._columns.hits(self._rows)
+        columns, rows = self._looked_at()
+        return columns.hits(rows)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Hits | list):
@@ -542,8 +544,8 @@ class Hits(Sequence[Hit]):
 class HitLists(NamedTuple):
     """The columns of the hits of several queries, end to end: the i-th has the rows from bounds[i] to bounds[i + 1].
 
-    The columns of each query are cut out when somebody looks at its hits, so a search of many queries spends little on
-    each. That counts where threads search: only one of them runs Python at a time.
+    A search of many queries spends little on each: the columns of a query are cut out when somebody looks at more than
+    ids and scores. That counts where threads search, since only one of them runs Python at a time.
 
     >>> import numpy as np
     >>> lists = HitLists([["7", "8"], ["9"]], np.array([2.5, 1.5, 3.0]), np.array([0, 1, 2]), [0, 2, 3], below=2)
@@ -571,7 +573,17 @@ class HitLists(NamedTuple):
             made.append(hits)
         return made
 
-    def _columns(self, place: int, source: DocumentSource) -> _Columns:
+    def size(self, place: int) -> int:
+        """How many hits a query has."""
+        return self.bounds[place + 1] - self.bounds[place]
+
+    def scores_of(self, place: int) -> list[float]:
+        """The scores of a query."""
+        scores: list[float] = self.scores[self.bounds[place] : self.bounds[place + 1]].tolist()
+        return scores
+
+    def columns(self, place: int, source: DocumentSource) -> _Columns:
+        """The columns of a query."""
         a, z = self.bounds[place], self.bounds[place + 1]
         ranks = range(self.first, self.first + z - a)
         columns = _Columns(self.ids, place, self.scores[a:z], ranks, None, self.numbers[a:z], source)

@@ -65,7 +65,8 @@ class TrainedKind(ABC, Generic[S]):
 
     A run goes through these methods in order: `load_base`, `prepare` (not when it resumes), `open_data`,
     `build_network`, `pretrain` (not when it resumes), the training loop with `objective`, and `write`. A new kind is a
-    subclass in a file of its own that is registered in `TRAINED_KINDS`. Importing it must not import torch.
+    subclass in a file of its own that is registered in `TRAINED_KINDS`. Importing it must not import torch; see
+    `vizsla.neural.lazy_torch`.
     """
 
     settings_class: ClassVar[type]
@@ -76,14 +77,14 @@ class TrainedKind(ABC, Generic[S]):
         """The name of the trained model, and the settings of the run."""
 
     @property
-    @abstractmethod
     def reads_datasets(self) -> bool:
-        """Whether it learns from judged queries of data sets."""
+        """Whether it learns from judged queries of data sets; by default it does."""
+        return True
 
     @property
-    @abstractmethod
     def reads_corpus(self) -> bool:
-        """Whether it learns from documents without judged queries."""
+        """Whether it learns from documents without judged queries; by default it does not."""
+        return False
 
     def check_inputs(self, inputs: TrainingInputs) -> None:
         """Refuse inputs that lack what it learns from, before anything is read."""
@@ -91,6 +92,14 @@ class TrainedKind(ABC, Generic[S]):
             raise VizslaError(f"{self.name} learns from judged queries; name a data set with --dataset")
         if inputs.corpus is None and not inputs.datasets:
             raise VizslaError(f"{self.name} learns from documents; name the documents to train on with --corpus FILE")
+
+    def check_queries(self, inputs: TrainingInputs) -> None:
+        """Refuse inputs without judged and without generated queries, for kinds that learn from either."""
+        if not inputs.datasets and inputs.corpus is None:
+            raise VizslaError(
+                f"{self.name} learns from judged or generated queries; name a data set with --dataset, or documents "
+                "with a field queries with --corpus"
+            )
 
     @abstractmethod
     def load_base(self) -> Base:
@@ -119,13 +128,13 @@ class TrainedKind(ABC, Generic[S]):
     def write(self, network: Any, base: Base, folder: Path, output: Path) -> None:
         """Write the trained network as a model; `folder` is that of the run, `output` that of the model."""
 
-    @abstractmethod
     def open_model(self, output: Path) -> TrainedModel:
-        """The written model."""
+        """The written model; by default one that searches."""
+        return Model.load(output)
 
-    @abstractmethod
     def usage(self, output: Path) -> str:
-        """A command that uses the model."""
+        """A command that uses the model; by default one that indexes with it."""
+        return f"vizsla index SOURCE -o DIR --model {output}"
 
 
 TRAINED_KINDS: Registry[TrainedKind[Any]] = Registry("trained kind", package="vizsla.training.kinds")

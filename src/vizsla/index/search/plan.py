@@ -263,13 +263,17 @@ class Search:
 
     def _in_threads(self, search: Callable[[Sequence[str]], list[T]], queries: Sequence[str]) -> list[T]:
         """What a search gives for all queries, batch by batch, in their order."""
-        if self.bound.has_vectors:
-            batches, threads = _batches(queries, DENSE_BATCH_SIZE, 1), 1
-        else:
-            threads = self.threads
-            batches = _batches(queries, max(min(BATCH_SIZE, _MOST_RESULTS // self.k), 1), threads)
-        found = in_turns(search, batches, threads)
+        multiplies = self.bound.has_vectors
+        size = DENSE_BATCH_SIZE if multiplies else self._batch_size(len(queries))
+        batches = [queries[a : a + size] for a in range(0, len(queries), size)]
+        found = in_turns(search, batches, 1 if multiplies else self.threads)
         return [result for batch in found for result in batch]
+
+    def _batch_size(self, queries: int) -> int:
+        """How many queries are searched together; threads get equally many batches, unless these become too small."""
+        most = max(min(BATCH_SIZE, _MOST_RESULTS // self.k), 1)
+        rounds = -(-queries // (most * self.threads))
+        return min(max(-(-queries // max(rounds * self.threads, 1)), _LEAST), most)
 
     def _counted(self, texts: Sequence[str], documents: bool) -> list[Hits]:
         """The hits of queries, with their totals where these are asked for, or known without counting."""
@@ -442,17 +446,6 @@ class Search:
         return hits_of(store, tops, documents, below=self._complete_below)
 
 
-def _batches(queries: Sequence[str], most: int, threads: int) -> list[Sequence[str]]:
-    """Queries that are searched together: batches become smaller, so that all threads end at about the same time."""
-    batches, start = [], 0
-    while start < len(queries):
-        share = (len(queries) - start) // (2 * threads) if threads > 1 else most
-        size = min(max(share, _LEAST), most)
-        batches.append(queries[start : start + size])
-        start += size
-    return batches
-
-
 def combination_of(text: str | None) -> Combination:
     """How the parts of a sum become one ranking, from its text; None stands for the sum."""
     return _SUM if text is None else Combination.parse(check_text(text, "combine", "rrf"))
@@ -535,11 +528,12 @@ def hits_of(
     """
     top = TopLists.of(found)
     bounds: list[int] = top.bounds.tolist()
+    queries = len(bounds) - 1
     lists = HitLists(store.id_lists(top.numbers, top.bounds), top.scores, top.numbers, bounds, first, below)
     if not documents:
-        return lists.hits(range(len(top)), NO_DOCUMENTS)
+        return lists.hits(range(queries), NO_DOCUMENTS)
     hits: list[Hits] = []
-    while len(hits) < len(top):  # neighbouring queries share a source up to a number of documents
+    while len(hits) < queries:  # neighbouring queries share a source up to a number of documents
         start = len(hits)
         end = max(bisect_right(bounds, bounds[start] + _TOGETHER) - 1, start + 1)
         hits += lists.hits(range(start, end), store.found(top.numbers[bounds[start] : bounds[end]]))

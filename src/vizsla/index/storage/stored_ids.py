@@ -299,14 +299,16 @@ class IdLists(Sequence[list[str]]):
     (3, ['dog2', 'dog0'], [], ['dog1'])
     """
 
-    __slots__ = ("_cuts", "_read")
+    __slots__ = ("_characters", "_cuts", "_texts")
 
     def __init__(self, read: np.ndarray | list[str], cuts: np.ndarray) -> None:
         """`read`: the characters of ids in ASCII, with a line break after each; or ids as texts.
 
         `cuts`: where the ids of each ranking begin in `read`, and where the last end.
         """
-        self._read, self._cuts = read, cuts
+        self._characters: memoryview | None = read.data if isinstance(read, np.ndarray) else None
+        self._texts: list[str] = [] if isinstance(read, np.ndarray) else read
+        self._cuts: list[int] = cuts.tolist()
 
     def __len__(self) -> int:
         return len(self._cuts) - 1
@@ -318,16 +320,17 @@ class IdLists(Sequence[list[str]]):
     def __getitem__(self, at: int | slice) -> list[str] | list[list[str]]:
         if isinstance(at, slice):
             return list(self)[at]
-        i = range(len(self))[at]
-        return self._between(int(self._cuts[i]), int(self._cuts[i + 1]))
+        if at < 0:
+            at += len(self)
+        return self._between(self._cuts[at], self._cuts[at + 1])
 
     def __iter__(self) -> Iterator[list[str]]:
-        return starmap(self._between, pairwise(self._cuts.tolist()))
+        return starmap(self._between, pairwise(self._cuts))
 
     def _between(self, a: int, z: int) -> list[str]:
-        if isinstance(self._read, list):
-            return self._read[a:z]
-        return str(self._read.data[a : z - 1], "ascii").split("\n") if a < z else []
+        if self._characters is None:
+            return self._texts[a:z]
+        return str(self._characters[a : z - 1], "ascii").split("\n") if a < z else []
 
 
 def id_lists(parts: Sequence[Rows], bounds: np.ndarray) -> IdLists:

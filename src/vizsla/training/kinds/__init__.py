@@ -1,1 +1,1 @@
-"""The kinds of models that come with Vizsla's training, one file each."""
+"""The kinds of models that can be trained, one file each: settings, data, loss, then the kind and what it writes."""

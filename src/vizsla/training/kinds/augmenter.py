@@ -801,16 +801,6 @@ class AugmenterKind(TrainedKind[AugmenterSettings]):
         super().__init__(name, settings)
         self._data: dict[Path, AugmenterData] = {}
 
-    @property
-    def reads_datasets(self) -> bool:
-        """It learns from judged queries."""
-        return True
-
-    @property
-    def reads_corpus(self) -> bool:
-        """It does not learn from documents by themselves."""
-        return False
-
     def check_inputs(self, inputs: TrainingInputs) -> None:
         """Refuse data sets without the splits they are needed for, before anything is read."""
         super().check_inputs(inputs)

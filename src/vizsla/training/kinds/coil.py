@@ -213,14 +213,6 @@ class CoilKind(PairKind[CoilSettings]):
         ).save(output)
         save_layout(network, base.analyzer.tokenizer.content, output)
 
-    def open_model(self, output: Path) -> Model:
-        """The written model."""
-        return Model.load(output)
-
-    def usage(self, output: Path) -> str:
-        """A command that indexes with the model."""
-        return f"vizsla index SOURCE -o DIR --model {output}"
-
 
 def _saved_coil(base_model: str) -> Coil | None:
     """The COIL that was saved to a folder; None if the folder has another kind of model."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vizsla.errors import InputError
-from vizsla.models import ColBERT, Model
+from vizsla.models import ColBERT
 from vizsla.neural.checkpoints.colbert import ColbertSettings, write_pylate_settings
 from vizsla.neural.checkpoints.writing import save_layout
 from vizsla.neural.heads.colbert import Framing, LateInteraction, TokenProjection
@@ -134,10 +134,6 @@ class ColbertKind(PairKind[ColbertTraining]):
         ).save(output)
         save_layout(projection, base.analyzer.tokenizer.content, output)
         write_pylate_settings(reading, output)
-
-    def open_model(self, output: Path) -> Model:
-        """The written model."""
-        return Model.load(output)
 
     def usage(self, output: Path) -> str:
         """A command that indexes with the model."""

@@ -481,22 +481,13 @@ class CrossEncoderKind(TrainedKind[CrossEncoderSettings]):
     settings_class = CrossEncoderSettings
 
     @property
-    def reads_datasets(self) -> bool:
-        """It learns from judged queries."""
-        return True
-
-    @property
     def reads_corpus(self) -> bool:
         """It also learns from documents with a field of generated queries."""
         return True
 
     def check_inputs(self, inputs: TrainingInputs) -> None:
         """Refuse inputs without judged and without generated queries."""
-        if not inputs.datasets and inputs.corpus is None:
-            raise VizslaError(
-                f"{self.name} learns from judged or generated queries; name a data set with --dataset, or documents "
-                "with a field queries with --corpus"
-            )
+        self.check_queries(inputs)
 
     def load_base(self) -> Base:
         """A cross-encoder; the head is the base model's if it has one."""

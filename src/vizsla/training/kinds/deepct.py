@@ -13,7 +13,7 @@ import numpy as np
 from vizsla.datasets import BeirDataset
 from vizsla.errors import InputError, VizslaError
 from vizsla.index.storage.document_store import DocumentStore
-from vizsla.models import DeepCT, Model, field_text
+from vizsla.models import DeepCT, field_text
 from vizsla.models.counts import first_pieces
 from vizsla.neural.checkpoints.writing import save_layout
 from vizsla.neural.chunks import packed
@@ -362,16 +362,6 @@ class DeepCTKind(TrainedKind[DeepCTSettings]):
 
     settings_class = DeepCTSettings
 
-    @property
-    def reads_datasets(self) -> bool:
-        """It learns from judged queries."""
-        return True
-
-    @property
-    def reads_corpus(self) -> bool:
-        """It does not learn from documents by themselves."""
-        return False
-
     def load_base(self) -> Base:
         """The base model with DeepCT's head; its own if it has one."""
         name, seed = self.settings.network.base_model, self.settings.training.seed
@@ -423,10 +413,6 @@ class DeepCTKind(TrainedKind[DeepCTSettings]):
             name=self.name,
         ).save(output)
         save_layout(network, base.analyzer.tokenizer.content, output)
-
-    def open_model(self, output: Path) -> Model:
-        """The written model."""
-        return Model.load(output)
 
     def usage(self, output: Path) -> str:
         """A command that indexes with the model."""

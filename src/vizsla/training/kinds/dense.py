@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from vizsla.errors import InputError, VizslaError
-from vizsla.models import Dense, Model, Spar, parse_model
+from vizsla.models import Dense, Spar, parse_model
 from vizsla.neural.checkpoints.writing import save_layout
 from vizsla.neural.heads.dense import Pooled, Towers, WithFrozenCompanion
 from vizsla.text import Analyzer
@@ -73,10 +73,6 @@ class DensePairSource(PairSource, Protocol):
     @property
     def max_document_length(self) -> int:
         """Tokens of a document."""
-
-    @property
-    def separator(self) -> str:
-        """What is between the fields of a document."""
 
 
 class DenseKindSettings(KindSettings, Protocol):
@@ -184,14 +180,6 @@ class DenseKindBase(PairKind[D]):
         if not weight > 0:
             raise VizslaError(f"the weight of {name} has become {weight:g}, so it does not help; train without it")
         return _companion(name)
-
-    def open_model(self, output: Path) -> Model:
-        """The written model."""
-        return Model.load(output)
-
-    def usage(self, output: Path) -> str:
-        """A command that indexes with the model."""
-        return f"vizsla index SOURCE -o DIR --model {output}"
 
 
 @TRAINED_KINDS.register(

@@ -374,24 +374,16 @@ class GeneratorKind(TrainedKind[GeneratorSettings]):
     settings_class = GeneratorSettings
 
     @property
-    def reads_datasets(self) -> bool:
-        """It learns from judged queries."""
-        return True
-
-    @property
     def reads_corpus(self) -> bool:
         """A generator of queries also learns from documents with a field of generated queries."""
         return self.settings.data.task == "query"
 
     def check_inputs(self, inputs: TrainingInputs) -> None:
-        """Refuse inputs without judged and without generated queries."""
-        if not self.reads_corpus:
+        """Refuse inputs without queries to learn from."""
+        if self.reads_corpus:
+            self.check_queries(inputs)
+        else:
             super().check_inputs(inputs)
-        elif not inputs.datasets and inputs.corpus is None:
-            raise VizslaError(
-                f"{self.name} learns from judged or generated queries; name a data set with --dataset, or documents "
-                "with a field queries with --corpus"
-            )
 
     @cached_property
     def checkpoint(self) -> GeneratorCheckpoint:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vizsla.errors import VizslaError
-from vizsla.models import LearnedSparse, Model
+from vizsla.models import LearnedSparse
 from vizsla.models.learned_sparse import QUERIES, SPARTA_LENGTH, SPARTA_TERMS
 from vizsla.neural.checkpoints.writing import save_layout
 from vizsla.neural.chunks import SPECIAL_TOKENS, packed
@@ -309,10 +309,6 @@ class LearnedSparseKind(PairKind[LearnedSparseSettings]):
             network, base.analyzer, self._documents(folder), output, name=self.name,
             fields=self.settings.data.document_fields, query_table=self.settings.network.query_table,
         )  # fmt: skip
-
-    def open_model(self, output: Path) -> Model:
-        """The written model."""
-        return Model.load(output)
 
     def usage(self, output: Path) -> str:
         """A command that indexes with the model."""
