@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ class Bm25x(Peer):
     package = "bm25x"
     notes = (
         "Method lucene, k1 0.9, b 0.4. Needs Python 3.12. Queries are strings made beforehand, which it cuts at white "
-        "space; a repeated word counts once. Batch is its own search of a list with one thread. A saved index is "
-        "memory-mapped. Text: its default tokenizer (words, stemmed) and its stop words; ids in a NumPy array."
+        "space; a repeated word counts once. Batch is its own search of a list, held to one processor. A saved index "
+        "is memory-mapped. Text: its default tokenizer (words, stemmed) and its stop words; ids in a NumPy array."
     )
 
     def __init__(self) -> None:
@@ -45,6 +46,8 @@ class Bm25x(Peer):
         return {"documents": len(pairs)}
 
     def open(self, folder: Path) -> None:
+        if hasattr(os, "sched_setaffinity"):  # a list is searched by as many threads as there are processors
+            os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
         self.index = bm25x.BM25.load(str(folder / INDEX), mmap=True)
         self.ids = np.load(folder / IDS) if (folder / IDS).exists() else None
 
