@@ -12,7 +12,7 @@ import pytest
 
 from vizsla import BM25, BeirDataset, Document
 from vizsla.evaluation import fit_to_dataset
-from vizsla.index.storage.document_store import DocumentStore
+from vizsla.index.storage.corpus_store import CorpusStore
 from vizsla.models import parse_model
 from vizsla.scratch import GrowingArray, StoredTexts, blocks_of
 from vizsla.text import Analyzer
@@ -71,7 +71,7 @@ def bytes_a_passage(work: Callable[[int], object]) -> float:
 
 
 def test_a_store_holds_some_bytes_a_document() -> None:
-    assert bytes_a_passage(lambda count: DocumentStore.of(corpus(count))) < 80  # ids are sorted; as objects some 600
+    assert bytes_a_passage(lambda count: CorpusStore.of(corpus(count))) < 80  # ids are sorted; as objects some 600
 
 
 def test_texts_and_arrays_hold_some_bytes_an_entry() -> None:
@@ -104,7 +104,7 @@ def test_preparing_judged_pairs_holds_little_of_a_passage(tmp_path: Path, monkey
 def test_fitting_a_model_holds_little_of_a_passage(tmp_path: Path) -> None:
     sets = {count: dataset(tmp_path / str(count), count) for count in (200, SMALL, LARGE)}
     assert bytes_a_passage(lambda count: fit_to_dataset(parse_model("sketch(width=64)"), sets[count])) < 120
-    assert bytes_a_passage(lambda count: BM25().count(DocumentStore.of(corpus(count)).contents)) < 120
+    assert bytes_a_passage(lambda count: BM25().count(CorpusStore.of(corpus(count)).contents)) < 120
 
 
 def test_a_dev_set_holds_little_of_a_passage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,18 +119,18 @@ def test_a_dev_set_holds_little_of_a_passage(tmp_path: Path, monkeypatch: pytest
 
 def test_a_store_gives_back_what_was_written() -> None:
     documents = list(corpus(3000))
-    store = DocumentStore.of(iter(documents))
+    store = CorpusStore.of(iter(documents))
     assert list(store) == documents
     assert [store[i] for i in (0, 2999, -1)] == [documents[0], documents[2999], documents[-1]]
     assert store[10:20][3] == documents[13]
-    assert DocumentStore.of(store) is store
+    assert CorpusStore.of(store) is store
     ids = [documents[7].id, "nobody", documents[2998].id]
     assert store.numbers(ids).tolist() == [7, -1, 2998]
     assert list(store.contents) == [d.content for d in documents]
 
 
 def test_of_equal_ids_the_last_document_counts() -> None:
-    store = DocumentStore.of([Document(name, {"text": name}) for name in ("a", "b", "a")])
+    store = CorpusStore.of([Document(name, {"text": name}) for name in ("a", "b", "a")])
     assert store.numbers(["a", "b"]).tolist() == [2, 1]
 
 
@@ -145,7 +145,7 @@ def test_positives_and_negatives_are_those_of_a_plain_definition(tmp_path: Path)
     (data.folder / "train_hard_negatives.jsonl").write_text("".join(json.dumps(line) + "\n" for line in named))
     qrels, numbers = data.qrels("train"), {d.id: i for i, d in enumerate(documents)}
     queries = data.queries_of(qrels)
-    found = positives_and_negatives(DocumentStore.of(documents), queries, data, "train", BM25(), depth=15)
+    found = positives_and_negatives(CorpusStore.of(documents), queries, data, "train", BM25(), depth=15)
     contents, bm25 = [d.content for d in documents], BM25()
     statistics = bm25.statistics(contents)
     vectors = bm25.encode_documents(contents, statistics)

@@ -10,8 +10,8 @@ from itertools import accumulate
 from numbers import Integral
 from typing import Any
 
-from vizsla.described import fields_from_data
 from vizsla.errors import UnknownNameError, VizslaError, kind_of
+from vizsla.plain_data import fields_from_data
 from vizsla.runs.documents import Document
 from vizsla.runs.outline import DOCUMENT_TEXT, LEVELS, OUTLINE, Heading, Outline
 from vizsla.text.sentences import sentence_starts

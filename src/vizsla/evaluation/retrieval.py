@@ -15,7 +15,7 @@ from vizsla.datasets import BeirDataset, Document, RawLines
 from vizsla.errors import VizslaError
 from vizsla.evaluation.figures import Convention, Evaluation, evaluate
 from vizsla.index import Index, scores_among
-from vizsla.index.storage.document_store import DocumentStore
+from vizsla.index.storage.corpus_store import CorpusStore
 from vizsla.models import SAMPLE, Model
 from vizsla.retrievers import PairScores, rerank_by_scores
 from vizsla.runs import DEFAULT_MEASURES, Measure, Qrels, Retriever, Run, parse_measures
@@ -102,7 +102,7 @@ def fit_to_dataset(model: Model, dataset: BeirDataset) -> Model:
     if not model.needs_fit and not model.needs_corpus_statistics:
         return model
     if model.needs_corpus_statistics:
-        return model.fit(DocumentStore.of(dataset.documents()).contents)
+        return model.fit(CorpusStore.of(dataset.documents()).contents)
     return model.fit([document.content for document in islice(dataset.documents(), SAMPLE)])
 
 

@@ -23,7 +23,7 @@ from vizsla.datasets import DatasetWriter, Document, article_of, new_dataset
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.expansion.expanding import FIELDS
 from vizsla.expansion.output import queries_of
-from vizsla.index.storage.document_store import DocumentStore
+from vizsla.index.storage.corpus_store import CorpusStore
 from vizsla.models import field_text, text_problem
 from vizsla.models.components import batches_of
 from vizsla.plain_data import parse_json
@@ -80,10 +80,10 @@ class DrawnQuery(NamedTuple):
     part: str = ""
 
 
-Style = Callable[[DocumentStore, DrawingSettings, np.random.Generator], Iterator[DrawnQuery]]
+Style = Callable[[CorpusStore, DrawingSettings, np.random.Generator], Iterator[DrawnQuery]]
 
 
-def sentences(documents: DocumentStore, settings: DrawingSettings, rng: np.random.Generator) -> Iterator[DrawnQuery]:
+def sentences(documents: CorpusStore, settings: DrawingSettings, rng: np.random.Generator) -> Iterator[DrawnQuery]:
     """Sentences of documents with words left out."""
     for number, document in enumerate(documents):
         all_sentences = sentences_of(_text(document))
@@ -94,7 +94,7 @@ def sentences(documents: DocumentStore, settings: DrawingSettings, rng: np.rando
             yield DrawnQuery(" ".join(words), [number], "text", long[chosen] if len(all_sentences) > 1 else "")
 
 
-def keywords(documents: DocumentStore, settings: DrawingSettings, rng: np.random.Generator) -> Iterator[DrawnQuery]:
+def keywords(documents: CorpusStore, settings: DrawingSettings, rng: np.random.Generator) -> Iterator[DrawnQuery]:
     """Two to six rare words of a document that other documents have, too."""
     counts = DocumentFrequencies.of(documents)
     for number, document in enumerate(documents):
@@ -108,7 +108,7 @@ def keywords(documents: DocumentStore, settings: DrawingSettings, rng: np.random
             yield DrawnQuery(" ".join(random_words(words, random_number(_KEYWORDS, rng), rng)), [number])
 
 
-def titles(documents: DocumentStore, settings: DrawingSettings, rng: np.random.Generator) -> Iterator[DrawnQuery]:
+def titles(documents: CorpusStore, settings: DrawingSettings, rng: np.random.Generator) -> Iterator[DrawnQuery]:
     """Titles; that of an article is one query for all its passages."""
     del settings, rng
     for _, passages in groupby(enumerate(documents), key=lambda numbered: article_of(numbered[1])):
@@ -117,9 +117,7 @@ def titles(documents: DocumentStore, settings: DrawingSettings, rng: np.random.G
             yield DrawnQuery(title, [number for number, _ in article], "title", title)
 
 
-def next_passages(
-    documents: DocumentStore, settings: DrawingSettings, rng: np.random.Generator
-) -> Iterator[DrawnQuery]:
+def next_passages(documents: CorpusStore, settings: DrawingSettings, rng: np.random.Generator) -> Iterator[DrawnQuery]:
     """The beginning of a passage, as a query for the next passage of the article."""
     del settings
     for (_, one), (number, other) in pairwise(enumerate(documents)):
@@ -128,7 +126,7 @@ def next_passages(
             yield DrawnQuery(" ".join(words[: random_number(_BEGINNING, rng)]), [number])
 
 
-def generated(documents: DocumentStore, settings: DrawingSettings, rng: np.random.Generator) -> Iterator[DrawnQuery]:
+def generated(documents: CorpusStore, settings: DrawingSettings, rng: np.random.Generator) -> Iterator[DrawnQuery]:
     """The first queries that a generator has written for a document, in its field `queries`."""
     del rng
     for number, document in enumerate(documents):
@@ -182,7 +180,7 @@ def draw_queries(
         if style not in STYLES:
             raise UnknownNameError("style", style, list(STYLES))
     with new_dataset(folder) as writer:
-        store = DocumentStore.of(map(_checked, documents))
+        store = CorpusStore.of(map(_checked, documents))
         drawn = {style: _drawn(style, store, settings) for style in chosen}
         report.queries = {style: len(queries) for style, queries in drawn.items()}
         if not any(report.queries.values()):
@@ -203,7 +201,7 @@ def _checked(document: Document) -> Document:
     return document
 
 
-def _drawn(style: str, documents: DocumentStore, settings: DrawingSettings) -> Sequence[str]:
+def _drawn(style: str, documents: CorpusStore, settings: DrawingSettings) -> Sequence[str]:
     """The queries of a style, as JSON on disk."""
     rng = np.random.default_rng([settings.seed, *style.encode()])
     queries = StoredTexts.of(map(json.dumps, STYLES[style](documents, settings, rng)))
@@ -234,7 +232,7 @@ def _removals(queries: Sequence[str], settings: DrawingSettings) -> Iterator[_Re
 
 
 def _write_documents(
-    documents: DocumentStore,
+    documents: CorpusStore,
     removals: Iterator[_Removal],
     writer: DatasetWriter,
     report: DrawnDataset,

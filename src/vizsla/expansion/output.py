@@ -11,12 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
 
-from vizsla.described import DescriptionError, check_type, fields_from_data
 from vizsla.errors import InputError, VizslaError
 from vizsla.index.storage.locks import FileLock, LockedError
 from vizsla.models import QUERIES
 from vizsla.models.generator import Sampling
-from vizsla.plain_data import parse_json, parse_settings
+from vizsla.plain_data import DescriptionError, check_type, fields_from_data, parse_json, parse_settings
 from vizsla.runs import Document
 from vizsla.runs.documents import refusal
 

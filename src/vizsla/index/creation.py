@@ -11,13 +11,12 @@ from typing import Any
 
 import vizsla
 from vizsla.datasets import Splitter
-from vizsla.described import DescriptionError
 from vizsla.engine import STORES, Approximate, Exact, Plaid, VectorIndex, check_gpu, faiss_for
 from vizsla.errors import CollectionError, VizslaError, kind_of
 from vizsla.index.storage import arrays, database
 from vizsla.index.storage.folder import absolute, is_being_built, model_files, replace_index
 from vizsla.models import BM25, DenseComponent, ExpandedBM25, Model, TokenComponent, TokenMatchComponent
-from vizsla.plain_data import parse_json
+from vizsla.plain_data import DescriptionError, parse_json
 from vizsla.runs.outline import DOCUMENT_TEXT
 
 

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.described import DescriptionError, check_type, fields_from_data
 from vizsla.errors import InputError, VizslaError
 from vizsla.lazy import cached_property
 from vizsla.models.bm25 import BM25, BM25_OPTIONS, EXPANDERS, ExpandedBM25, QueryExpander
@@ -24,7 +23,7 @@ from vizsla.models.statistics import Statistics
 from vizsla.neural.checkpoints.packages import own_package
 from vizsla.neural.device import device_of_opening, opening_on, place_of
 from vizsla.neural.network import Network
-from vizsla.plain_data import parse_json, parse_settings
+from vizsla.plain_data import DescriptionError, check_type, fields_from_data, parse_json, parse_settings
 from vizsla.spec import Option
 from vizsla.text import Analyzer, WordPiece
 

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from vizsla.described import fields_from_data
 from vizsla.engine import TermSequences, Weighting
 from vizsla.errors import UnknownNameError, VizslaError, kind_of
 from vizsla.models.components import (
@@ -30,6 +29,7 @@ from vizsla.models.components import (
 from vizsla.models.fields import Fields, as_text, check_fields, field_text
 from vizsla.models.model import MODELS, Component, Model, Part, Sum, component_from
 from vizsla.models.statistics import Statistics, average_length, check_scheme, decoded_lengths, encode_lengths
+from vizsla.plain_data import fields_from_data
 from vizsla.runs.outline import DOCUMENT_TEXT
 from vizsla.spec import Registry, options_of, with_defaults
 from vizsla.text import Analyzer, CountedTexts, Lexicon, Token

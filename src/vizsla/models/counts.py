@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.described import fields_from_data
 from vizsla.engine import Weighting
 from vizsla.errors import UnknownNameError, VizslaError, kind_of
 from vizsla.models.bm25 import BM25
@@ -28,6 +27,7 @@ from vizsla.models.model import MODELS, Model
 from vizsla.models.statistics import Statistics
 from vizsla.neural.network import Network
 from vizsla.neural.onnx_graph import Precision
+from vizsla.plain_data import fields_from_data
 from vizsla.spec import options_of, with_defaults
 from vizsla.text import Analyzer, Token, WordPiece
 

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, get_args
 
 import numpy as np
 
-from vizsla.described import fields_from_data
 from vizsla.errors import UnknownNameError, VizslaError, VizslaWarning
 from vizsla.models.components import DenseComponent
 from vizsla.models.fields import Fields, as_text
@@ -25,6 +24,7 @@ from vizsla.neural.checkpoints.tokenizers import alike
 from vizsla.neural.checkpoints.transformer import Layer, TokenizerOptions, Transformer, known
 from vizsla.neural.network import Network, reads_of
 from vizsla.neural.onnx_graph import Precision
+from vizsla.plain_data import fields_from_data
 from vizsla.spec import Option, with_defaults
 from vizsla.text import Analyzer, WordPiece
 

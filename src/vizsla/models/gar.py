@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vizsla.cache import file_digest
-from vizsla.described import from_data
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.bm25 import BM25, BM25_OPTIONS, EXPANDERS, ExpandedBM25, QueryExpander
 from vizsla.models.components import SearchContext
@@ -22,7 +21,7 @@ from vizsla.models.model import MODELS
 from vizsla.neural.checkpoints.generator import NGRAMS
 from vizsla.neural.once import once
 from vizsla.numbers import short
-from vizsla.plain_data import parse_json
+from vizsla.plain_data import from_data, parse_json
 from vizsla.spec import options_of
 
 

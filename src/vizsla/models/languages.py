@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from vizsla.described import fields_from_data
 from vizsla.errors import LanguageWarning, VizslaError, kind_of
 from vizsla.models.bm25 import BM25, DocumentCounter, bm25_of, multiplied
 from vizsla.models.components import SearchContext, SparseDocumentEncoder, SparseDocuments
 from vizsla.models.fields import Fields, field_text
 from vizsla.models.model import MODELS, Component, Model, Sum
 from vizsla.models.statistics import Statistics
+from vizsla.plain_data import fields_from_data
 from vizsla.spec import Option
 from vizsla.text import Analyzer
 from vizsla.text.detection import count_languages, document_language, is_english_vocabulary

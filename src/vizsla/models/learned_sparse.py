@@ -14,7 +14,6 @@ from typing import Any, ClassVar, get_args
 
 import numpy as np
 
-from vizsla.described import fields_from_data
 from vizsla.engine import Weighting
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.components import (
@@ -36,7 +35,7 @@ from vizsla.neural.heads import HEADS
 from vizsla.neural.network import ABOUT, Network
 from vizsla.neural.onnx_graph import Precision
 from vizsla.neural.query_tables import PieceVectors, TermWeights
-from vizsla.plain_data import parse_settings
+from vizsla.plain_data import fields_from_data, parse_settings
 from vizsla.spec import Option, options_of, with_defaults
 from vizsla.text import Analyzer, Token, WordPiece
 from vizsla.vectors import SparseVectors, Vocabulary

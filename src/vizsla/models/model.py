@@ -17,13 +17,12 @@ from operator import add
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
-from vizsla.described import DescriptionError, check_type, fields_from_data
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.card import write_card
 from vizsla.models.fields import Fields, missing_problem, text_problem
 from vizsla.models.statistics import Statistics
 from vizsla.numbers import number_text
-from vizsla.plain_data import parse_settings
+from vizsla.plain_data import DescriptionError, check_type, fields_from_data, parse_settings
 from vizsla.runs.outline import DOCUMENT_TEXT
 from vizsla.spec import Registry
 from vizsla.vectors import Vectors

@@ -7,9 +7,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
 
-from vizsla.described import fields_from_data
 from vizsla.errors import VizslaError
 from vizsla.neural.network import Network
+from vizsla.plain_data import fields_from_data
 from vizsla.text import Analyzer, WordPiece
 
 

@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vizsla.described import from_data
 from vizsla.errors import VizslaError
 from vizsla.models.bm25 import BM25, BM25_OPTIONS, EXPANDERS, ExpandedBM25, QueryExpander
 from vizsla.models.components import SearchContext
 from vizsla.models.fields import field_text
 from vizsla.models.model import MODELS
+from vizsla.plain_data import from_data
 from vizsla.spec import options_of
 
 _WORD = re.compile("[a-z0-9]{2,20}")

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.described import fields_from_data
 from vizsla.engine.projection import BITS, projected, term_keys
 from vizsla.errors import VizslaError
 from vizsla.models.bm25 import BM25
@@ -19,6 +18,7 @@ from vizsla.models.fields import Fields
 from vizsla.models.learned_sparse import LearnedSparse
 from vizsla.models.model import MODELS, Component, component_from
 from vizsla.models.statistics import CountedStatistics, load_statistics, save_statistics
+from vizsla.plain_data import fields_from_data
 from vizsla.spec import Option
 from vizsla.vectors import SparseVectors
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.described import DescriptionError, fields_from_data
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.models.components import DenseComponent
 from vizsla.models.dense import Dense
@@ -17,6 +16,7 @@ from vizsla.models.expressions import parse_model
 from vizsla.models.fields import Fields
 from vizsla.models.model import MODELS, Component, Model, component_from
 from vizsla.numbers import number_text
+from vizsla.plain_data import DescriptionError, fields_from_data
 from vizsla.spec import Option
 
 COMBINATIONS = ("concat", "sum")

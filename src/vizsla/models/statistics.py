@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from vizsla.described import DescriptionError, check_type
 from vizsla.errors import InputError, UnknownNameError
 from vizsla.npz import load_npz
+from vizsla.plain_data import DescriptionError, check_type
 
 
 class Statistics(Protocol):

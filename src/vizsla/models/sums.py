@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from vizsla.described import fields_from_data
 from vizsla.errors import VizslaError
 from vizsla.models.auto_weighted import AutoWeightedSum, auto
 from vizsla.models.bm25 import BM25, BM25_OPTIONS, WORD_PIECES
@@ -27,6 +26,7 @@ from vizsla.models.learned_sparse import LEARNED_OPTIONS, NEEDS, NETWORK_OPTION,
 from vizsla.models.model import MODELS, Model, Part, Sum
 from vizsla.models.statistics import CountedStatistics, load_statistics, save_statistics
 from vizsla.numbers import number_text
+from vizsla.plain_data import fields_from_data
 from vizsla.spec import Option, with_defaults
 from vizsla.text import Token
 from vizsla.vectors import Quantiser, SparseVectors, Vocabulary

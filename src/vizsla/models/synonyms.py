@@ -13,13 +13,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from vizsla.described import fields_from_data
 from vizsla.errors import InputError, VizslaError
 from vizsla.models.bm25 import BM25, BM25_OPTIONS, EXPANDERS, ExpandedBM25, QueryExpander
 from vizsla.models.components import SearchContext
 from vizsla.models.model import MODELS
 from vizsla.models.statistics import Statistics
 from vizsla.numbers import short
+from vizsla.plain_data import fields_from_data
 from vizsla.spec import Option
 from vizsla.text import Analyzer
 

@@ -19,7 +19,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from vizsla.described import DescriptionError, fields_from_data
 from vizsla.errors import InputError
 from vizsla.neural.chunks import SPECIAL_TOKENS
 from vizsla.neural.device import device_of_opening, place_of
@@ -28,7 +27,7 @@ from vizsla.neural.once import once
 from vizsla.neural.onnx_graph import EncoderGraph, Precision, Statistics, need_onnx, save_graph
 from vizsla.neural.onnx_network import session_options
 from vizsla.neural.weights import NETWORK, WEIGHTS, copy_weights, in_8_bits, read_weights, write_arrays
-from vizsla.plain_data import parse_settings
+from vizsla.plain_data import DescriptionError, fields_from_data, parse_settings
 
 ABOUT = "network.json"
 _PEAKS, _MOMENTS = "peaks.", "moments."  # prefixes of outputs that only measure a sample of texts

@@ -13,12 +13,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from vizsla.described import DescriptionError, fields_from_data
 from vizsla.errors import InputError
 from vizsla.lazy import cached_property
 from vizsla.neural.network import ABOUT
 from vizsla.neural.weights import WEIGHTS, read_tensors, write_arrays
-from vizsla.plain_data import parse_settings
+from vizsla.plain_data import DescriptionError, fields_from_data, parse_settings
 
 
 @dataclass(frozen=True)

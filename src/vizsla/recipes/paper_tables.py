@@ -317,42 +317,47 @@ def load_table(name: str) -> PaperTable:
 
 
 def _tables(paper: str, data: dict[str, Any]) -> Iterator[PaperTable]:
-    systems = {name: _made(System, {"name": name, **told}) for name, told in data.get("systems", {}).items()}
-    trained = {name: _made(TrainedPart, {"name": name, **told}) for name, told in data.get("trained", {}).items()}
-    for name, told in data["tables"].items():
-        shared = {key: told[key] for key in ("scale", "digits", "measure") if key in told}
+    systems = {name: _made(System, {"name": name, **entry}) for name, entry in data.get("systems", {}).items()}
+    trained = {name: _made(TrainedPart, {"name": name, **entry}) for name, entry in data.get("trained", {}).items()}
+    for name, entry in data["tables"].items():
+        shared = {key: entry[key] for key in ("scale", "digits", "measure") if key in entry}
         shared.setdefault("digits", 1 if shared.get("scale") == 100 else 3)
-        columns = tuple(_column({**shared, **one}) for one in told["columns"])
-        rows = tuple(_row(one, systems, len(columns)) for one in told["rows"])
+        columns = tuple(_column({**shared, **one}) for one in entry["columns"])
+        rows = tuple(_row(one, systems, len(columns)) for one in entry["rows"])
         texts = {
-            key: told[key] for key in ("convention", "baseline", "note", "measured_by", "differences") if key in told
+            key: entry[key] for key in ("convention", "baseline", "note", "measured_by", "differences") if key in entry
         }
         yield PaperTable(
-            paper, name, told["title"], data["title"], columns, rows, systems, trained, **texts,
+            paper, name, entry["title"], data["title"], columns, rows, systems, trained, **texts,
             is_main=name == data["main"],
         )  # fmt: skip
 
 
-def _column(told: dict[str, Any]) -> Column:
-    column = _made(Column, told)
+def _column(entry: dict[str, Any]) -> Column:
+    column = _made(Column, entry)
     if column.mean or column.difference or column.statistic or column.external:
         column = replace(column, measure="")
     return replace(column, mean="all" if column.mean == "zero-shot" else column.mean)
 
 
-def _row(told: dict[str, Any], systems: Mapping[str, System], width: int) -> Row:
-    figures = tuple(map(Figure.parse, told.get("figures", [None] * width)))
+def _row(entry: dict[str, Any], systems: Mapping[str, System], width: int) -> Row:
+    figures = tuple(map(Figure.parse, entry.get("figures", [None] * width)))
     if len(figures) != width:
-        raise ValueError(f"{told['name']} has {len(figures)} figures for {width} columns")
-    system = systems[told["system"]] if "system" in told else None
+        raise ValueError(f"{entry['name']} has {len(figures)} figures for {width} columns")
+    system = systems[entry["system"]] if "system" in entry else None
     return Row(
-        told["name"], figures, system, told.get("dataset", ""), tuple(told.get("pair", ())), told.get("added", False)
+        entry["name"],
+        figures,
+        system,
+        entry.get("dataset", ""),
+        tuple(entry.get("pair", ())),
+        entry.get("added", False),
     )
 
 
-def _made(cls: type[T], told: dict[str, Any]) -> T:
+def _made(cls: type[T], entry: dict[str, Any]) -> T:
     known = {f.name for f in fields(cls)}  # type: ignore[arg-type]
-    unknown = [key for key in told if key not in known]
+    unknown = [key for key in entry if key not in known]
     if unknown:
-        raise ValueError(f"unknown key {unknown[0]!r} in {told.get('name')}")
-    return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in told.items()})
+        raise ValueError(f"unknown key {unknown[0]!r} in {entry.get('name')}")
+    return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})

@@ -230,8 +230,8 @@ def _folder_stamp(folder: Path) -> list[Any]:
 
 def hash_of(parts: Any) -> str:
     """A name for a file of what these parts decide."""
-    told = [VERSION, vizsla.__version__, parts]
-    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:40]
+    identity = [VERSION, vizsla.__version__, parts]
+    return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:40]
 
 
 def write_whole(file: Path, text: str) -> None:

@@ -195,9 +195,9 @@ class Reproduction:
                 self.report(f"{row.name}: {column.name}")
                 self._kept.store(key, self._measuring.value(row, column), {"row": row.name, "column": column.name})
         except VizslaError as e:
-            told = {reason for (name, _), reason in self._failures.items() if name == row.name}
+            reasons = {reason for (name, _), reason in self._failures.items() if name == row.name}
             self._failures[row.name, column.name] = str(e)
-            if str(e) not in told:
+            if str(e) not in reasons:
                 self.report(f"{row.name}: {e}")
 
     def blocked(self, row: Row, column: Column) -> str:
@@ -256,8 +256,8 @@ class Reproduction:
             return f"failed: {e}"
         if kept is not None:
             return kept
-        told = f"not run yet: vizsla reproduce {self.table.full_name}"
-        return f"{told}, which fetches the model from the model hub" if self.fetches(row, column) else told
+        reason = f"not run yet: vizsla reproduce {self.table.full_name}"
+        return f"{reason}, which fetches the model from the model hub" if self.fetches(row, column) else reason
 
     def _derived(self, row: Row, column: Column, found: dict[tuple[str, str], Value | str]) -> Value | str:
         """A mean over columns or a difference of two, from what is measured."""
@@ -354,8 +354,8 @@ class _CellFolder:
             return self._read[key]
         file = self.folder / f"{key}.json"
         try:
-            told = parse_json(file.read_text("utf-8"))
-            value, by_query = told["value"], told["by_query"]
+            saved = parse_json(file.read_text("utf-8"))
+            value, by_query = saved["value"], saved["by_query"]
             if not isinstance(value, int | float | str) or not isinstance(by_query, dict):
                 raise TypeError("no value")
             found = value, {str(q): float(v) for q, v in by_query.items()}
@@ -371,8 +371,8 @@ class _CellFolder:
     def store(self, key: str, measured: Value, about: dict[str, str]) -> None:
         """Write a measured cell."""
         value, by_query = measured
-        told = {**about, "value": value, "by_query": by_query, "version": vizsla.__version__}
-        write_whole(self.folder / f"{key}.json", json.dumps(told))
+        figure = {**about, "value": value, "by_query": by_query, "version": vizsla.__version__}
+        write_whole(self.folder / f"{key}.json", json.dumps(figure))
         self._read[key] = measured
 
 

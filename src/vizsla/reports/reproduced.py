@@ -69,12 +69,12 @@ def reproduced_html(data: Mapping[str, Any]) -> str:
 
 def legend(data: Mapping[str, Any]) -> str:
     """How to read a cell, in a few sentences."""
-    told = ["Ours (the paper's, difference)." if data["scale"] == "full" else "Ours, on a tiny sample."]
+    sentences = ["Ours (the paper's, difference)." if data["scale"] == "full" else "Ours, on a tiny sample."]
     if any(row["added"] for row in data["rows"]):
-        told.append("Rows in italics are not of the paper.")
+        sentences.append("Rows in italics are not of the paper.")
     if data["baseline"]:
-        told.append("▲ and ▼: significantly better or worse than the baseline, paired t-test, p < 0.05.")
-    return " ".join([*told, *([data["note"]] if data["note"] else [])])
+        sentences.append("▲ and ▼: significantly better or worse than the baseline, paired t-test, p < 0.05.")
+    return " ".join([*sentences, *([data["note"]] if data["note"] else [])])
 
 
 def need_line(need: Mapping[str, Any]) -> str:
@@ -152,8 +152,8 @@ def _html_cell(cell: Mapping[str, Any], column: Mapping[str, Any], reasons: _Rea
 
 
 def _html_system(row: Mapping[str, Any]) -> str:
-    told = [f"<b>{escape_html(row['name'])}</b>"]
-    told += [f"<code>{escape_html(row['system'])}</code>"] if row["system"] else []
-    told += [f"the paper quotes {escape_html(row['quoted'])}"] if row["quoted"] else []
-    told += [escape_html(row["why"])] if row["why"] else []
-    return f"<li>{'; '.join(told)}</li>"
+    parts = [f"<b>{escape_html(row['name'])}</b>"]
+    parts += [f"<code>{escape_html(row['system'])}</code>"] if row["system"] else []
+    parts += [f"the paper quotes {escape_html(row['quoted'])}"] if row["quoted"] else []
+    parts += [escape_html(row["why"])] if row["why"] else []
+    return f"<li>{'; '.join(parts)}</li>"

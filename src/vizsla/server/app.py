@@ -97,8 +97,8 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
                 operation["security"] = [] if role == "none" else [*optional, {"bearer": []}, {"key": []}]
                 operation["responses"].pop("422", None)
                 for status in _refusals(role, method.upper(), path):
-                    told = {"description": _REFUSED[status], "content": {JSON: {"schema": refused}}}
-                    operation["responses"].setdefault(str(status), told)
+                    response = {"description": _REFUSED[status], "content": {JSON: {"schema": refused}}}
+                    operation["responses"].setdefault(str(status), response)
         app.openapi_schema = schema
     return app.openapi_schema
 

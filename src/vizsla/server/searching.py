@@ -194,8 +194,8 @@ class SearchPlan:
         written: dict[str, Any]
         if self.shape.as_pyserini:
             doc = {"id": hit.id, **kept}
-            told = json_bytes(doc).decode() if self.shape.doc_as_text else doc
-            written = {"docid": hit.id, "score": hit.score, "rank": rank, "doc": told}
+            shown = json_bytes(doc).decode() if self.shape.doc_as_text else doc
+            written = {"docid": hit.id, "score": hit.score, "rank": rank, "doc": shown}
         else:
             written = {"id": hit.id, "score": hit.score, "rank": rank}
             if hit.passage is not None:

@@ -12,8 +12,8 @@ from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from vizsla.described import DescriptionError, from_data
 from vizsla.errors import InputError, VizslaError
+from vizsla.plain_data import DescriptionError, from_data
 
 PREFIX = "VIZSLA_SERVE_"
 """The prefix of environment variables, as in VIZSLA_SERVE_PORT."""

@@ -8,9 +8,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from vizsla.described import DescriptionError, fields_from_data
 from vizsla.errors import InputError, UnknownNameError, VizslaError
-from vizsla.plain_data import parse_yaml
+from vizsla.plain_data import DescriptionError, fields_from_data, parse_yaml
 from vizsla.training.kind import TrainedKind, kind_class
 from vizsla.training.settings import read_settings, with_changes
 

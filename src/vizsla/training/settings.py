@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from vizsla.described import DescriptionError, check_type
 from vizsla.errors import UnknownNameError, VizslaError
 from vizsla.neural.lazy_torch import torch
 from vizsla.neural.torch_network import has_fast_bfloat16
 from vizsla.numbers import short
+from vizsla.plain_data import DescriptionError, check_type
 from vizsla.spec import Option
 
 T = TypeVar("T")

@@ -19,12 +19,11 @@ from vizsla.backends.qdrant.connection import Connection
 from vizsla.backends.qdrant.layout import file_id, files_of
 from vizsla.backends.qdrant.state import CollectionState
 from vizsla.cache import cache_folder
-from vizsla.described import DescriptionError
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.storage import arrays
 from vizsla.index.storage.folder import model_files
 from vizsla.models import Model
-from vizsla.plain_data import parse_json
+from vizsla.plain_data import DescriptionError, parse_json
 
 PIECE = 8 << 20
 """Bytes of a file in one point; a server takes requests of 32 MB."""

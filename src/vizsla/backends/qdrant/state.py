@@ -11,9 +11,9 @@ from qdrant_client import QdrantClient, models
 from vizsla.backends.qdrant.connection import Connection, MissingCollectionError
 from vizsla.backends.qdrant.layout import FORMAT, STATE_ID, terms_of
 from vizsla.backends.qdrant.terms import StoredTerms, TermBlocks
-from vizsla.described import DescriptionError, check_type, fields_from_data
 from vizsla.errors import CollectionError
 from vizsla.models import AutoWeightedSum, CountedStatistics, Fields, Model, fitted_description
+from vizsla.plain_data import DescriptionError, check_type, fields_from_data
 
 BUILDING, READY, WRITING = "building", "ready", "writing"
 REPLACED = {READY: "replaced", WRITING: "replaced while writing"}

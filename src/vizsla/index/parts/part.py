@@ -14,13 +14,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from vizsla.datasets import Splitter
-from vizsla.described import check_type, fields_from_data
 from vizsla.errors import InputError, VizslaError
 from vizsla.index.parts.tables import common_schema, pyarrow
 from vizsla.index.storage import arrays
 from vizsla.index.storage.folder import model_files
 from vizsla.models import Model
-from vizsla.plain_data import parse_settings
+from vizsla.plain_data import check_type, fields_from_data, parse_settings
 
 FORMAT = 2
 ENDING = ".parquet"

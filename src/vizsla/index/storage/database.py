@@ -22,14 +22,13 @@ from uuid import uuid4
 import numpy as np
 
 from vizsla.datasets.passages import Splitter
-from vizsla.described import DescriptionError
 from vizsla.errors import CollectionError, VizslaError
 from vizsla.index.storage import checksums, forking, live_documents
 from vizsla.index.storage.arrays import Facts, sync_folder
 from vizsla.index.storage.finalizers import finalize
 from vizsla.index.storage.locks import FileLock
 from vizsla.index.storage.segment_files import check_facts
-from vizsla.plain_data import parse_json, parse_settings
+from vizsla.plain_data import DescriptionError, parse_json, parse_settings
 
 FILE = "index.db"
 LOG = FILE + "-wal"

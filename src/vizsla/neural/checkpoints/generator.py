@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from vizsla.cache import digest
-from vizsla.described import DescriptionError, fields_from_data
 from vizsla.errors import InputError, UnknownNameError
 from vizsla.lazy import cached_property
 from vizsla.neural.checkpoints.checkpoint import find_checkpoint
@@ -22,6 +21,7 @@ from vizsla.neural.checkpoints.sentencepiece import SPIECE, tokenizer_file
 from vizsla.neural.checkpoints.transformer import brings_code
 from vizsla.neural.onnx_generator import FILES
 from vizsla.neural.weights import weight_files
+from vizsla.plain_data import DescriptionError, fields_from_data
 from vizsla.text.tokenizers import tokenizers_library
 
 ABOUT = "generator.json"

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from vizsla.cache import digest
-from vizsla.described import DescriptionError, fields_from_data, from_data
 from vizsla.errors import InputError, UnknownNameError, VizslaError
 from vizsla.neural.device import device_of_opening, on_gpu, torch_device
 from vizsla.neural.heads.splade import pooled_logits
@@ -27,7 +26,7 @@ from vizsla.neural.once import once
 from vizsla.neural.onnx_network import batches
 from vizsla.neural.torch_network import transformers
 from vizsla.neural.weights import prefix_of, read_pickled, weight_files
-from vizsla.plain_data import parse_settings, read_object
+from vizsla.plain_data import DescriptionError, fields_from_data, from_data, parse_settings, read_object
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,7 +13,7 @@ import numpy as np
 
 from vizsla.datasets import BeirDataset
 from vizsla.errors import InputError, VizslaError
-from vizsla.index.storage.document_store import DocumentStore
+from vizsla.index.storage.corpus_store import CorpusStore
 from vizsla.lazy import cached_property
 from vizsla.models import BM25, Augmenter, CountedStatistics, LearnedSparse, Model, Reranker, field_text
 from vizsla.models.augmenter import read_query
@@ -514,7 +514,7 @@ class CountedDataset:
     """A data set as BM25 reads it, with the document frequency of each term."""
 
     dataset: BeirDataset
-    documents: DocumentStore
+    documents: CorpusStore
     terms: list[str]
     frequencies: np.ndarray
     statistics: CountedStatistics
@@ -522,7 +522,7 @@ class CountedDataset:
     @classmethod
     def read(cls, dataset: BeirDataset, bm25: BM25) -> CountedDataset:
         """Read all documents of a data set."""
-        documents = DocumentStore.of(dataset.documents())
+        documents = CorpusStore.of(dataset.documents())
         statistics = bm25.count(documents.contents)
         terms = list(statistics.frequencies)
         frequencies = np.fromiter(statistics.frequencies.values(), np.int64, len(terms))

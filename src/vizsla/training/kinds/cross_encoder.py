@@ -12,7 +12,7 @@ import numpy as np
 
 from vizsla.datasets import BeirDataset, Document
 from vizsla.errors import InputError, VizslaError
-from vizsla.index.storage.document_store import DocumentStore
+from vizsla.index.storage.corpus_store import CorpusStore
 from vizsla.models import BM25, QUERIES, Model, Reranker
 from vizsla.models.reranker import reranker_folder
 from vizsla.neural.checkpoints.checkpoint import find_checkpoint
@@ -377,9 +377,9 @@ def _collections(settings: CrossEncoderDataSettings, inputs: TrainingInputs, fol
         yield generated_queries(corpus, settings.generated, folder).thinned(settings.kept_negatives, rng)
 
 
-def _expanded(corpus: Iterable[Document], settings: CrossEncoderDataSettings) -> DocumentStore:
+def _expanded(corpus: Iterable[Document], settings: CrossEncoderDataSettings) -> CorpusStore:
     """The documents, which must have generated queries, and no run as their first stage."""
-    documents = DocumentStore.of(corpus)
+    documents = CorpusStore.of(corpus)
     if Path(settings.negatives).is_file():
         raise VizslaError(
             f"{settings.negatives}: a run does not have the generated queries of --corpus; name a model instead"
@@ -393,7 +393,7 @@ def _expanded(corpus: Iterable[Document], settings: CrossEncoderDataSettings) ->
 
 
 def _judged(dataset: BeirDataset, settings: CrossEncoderDataSettings, rng: np.random.Generator) -> AnsweredQueries:
-    queries, documents = dataset.queries_of(dataset.qrels("train")), DocumentStore.of(dataset.documents())
+    queries, documents = dataset.queries_of(dataset.qrels("train")), CorpusStore.of(dataset.documents())
     if settings.max_queries and len(queries) > settings.max_queries:
         names = list(queries)
         chosen = np.sort(rng.permutation(len(names))[: settings.max_queries])
@@ -408,7 +408,7 @@ def cross_encoder_dev(
 ) -> CrossEncoderDev:
     """A data set's judged queries with the candidates of a first stage."""
     qrels = dataset.qrels(split)
-    queries, documents = dataset.queries_of(qrels), DocumentStore.of(dataset.documents())
+    queries, documents = dataset.queries_of(qrels), CorpusStore.of(dataset.documents())
     rankings = first_stage_rankings(settings.dev_first_stage, documents, queries, settings.candidates_depth)
     own = documents.numbers(list(queries))
     candidates = (ranked[ranked != own[i]] for i, ranked in enumerate(rankings[q] for q in range(len(rankings))))

@@ -12,7 +12,7 @@ import numpy as np
 
 from vizsla.datasets import BeirDataset
 from vizsla.errors import InputError, VizslaError
-from vizsla.index.storage.document_store import DocumentStore
+from vizsla.index.storage.corpus_store import CorpusStore
 from vizsla.models import DeepCT, field_text
 from vizsla.models.counts import first_pieces
 from vizsla.neural.checkpoints.writing import save_layout
@@ -315,7 +315,7 @@ def term_dev(
 ) -> TermDev:
     """A data set's judged queries as terms, and its documents with the term of the word that begins at each token."""
     qrels = dataset.qrels(split)
-    queries, documents = dataset.queries_of(qrels), DocumentStore.of(dataset.documents())
+    queries, documents = dataset.queries_of(qrels), CorpusStore.of(dataset.documents())
     numbers: dict[str, int] = pieces.tokenizer.numbers  # type: ignore[attr-defined]
     columns: dict[str, int] = {}
     terms = GrowingArray(np.int32)

@@ -14,7 +14,7 @@ import numpy as np
 from vizsla.datasets import BeirDataset, Document, article_of, question_texts
 from vizsla.errors import InputError, VizslaError
 from vizsla.index import Index
-from vizsla.index.storage.document_store import DocumentStore
+from vizsla.index.storage.corpus_store import CorpusStore
 from vizsla.models import Dense, Model, Spar, field_text, parse_model
 from vizsla.models.components import batches_of
 from vizsla.neural.lazy_torch import no_grad, torch
@@ -324,7 +324,7 @@ def imitation_data(
 
     Queries for which the teacher finds fewer than `depth` documents are left out.
     """
-    documents, questions = DocumentStore.of(documents), read_questions(settings)
+    documents, questions = CorpusStore.of(documents), read_questions(settings)
     drawn = _at_most(
         settings.max_sentences, StoredTexts.of(drawn_queries(documents, settings, questions)), (settings.seed, 1)
     )
@@ -349,7 +349,7 @@ class _Ranked(NamedTuple):
 
 
 def _rank(
-    queries: Sequence[str], which: str, documents: DocumentStore, index: Index, analyzer: Analyzer,
+    queries: Sequence[str], which: str, documents: CorpusStore, index: Index, analyzer: Analyzer,
     settings: ImitationSource,
 ) -> _Ranked:  # fmt: skip
     """The queries for which the teacher finds enough documents, as token ids, and its first and last documents."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from vizsla.datasets import BeirDataset
 from vizsla.errors import InputError
-from vizsla.index.storage.document_store import DocumentStore
+from vizsla.index.storage.corpus_store import CorpusStore
 from vizsla.models import BM25, Statistics
 from vizsla.models.components import batches_of
 from vizsla.neural.chunks import Batch, Chunk, packed
@@ -250,7 +250,7 @@ def text_vectors(
         yield assemble([encode(chunk) for chunk in batch.chunks], batch)
 
 
-def judgement_rows(documents: DocumentStore, queries: Mapping[str, str], qrels: Qrels) -> np.ndarray:
+def judgement_rows(documents: CorpusStore, queries: Mapping[str, str], qrels: Qrels) -> np.ndarray:
     """[judgements, 3] the numbers of query and document, and the grade."""
     judged = [qrels.judgements[query] for query in queries]
     numbers = documents.numbers([d for grades in judged for d in grades])
@@ -268,7 +268,7 @@ def dev_set(
 ) -> DevSet:
     """A data set's judged queries, and the vectors that BM25 gives queries and documents, over the queries' terms."""
     qrels = dataset.qrels(split)
-    queries, documents = dataset.queries_of(qrels), DocumentStore.of(dataset.reading(fields).documents())
+    queries, documents = dataset.queries_of(qrels), CorpusStore.of(dataset.reading(fields).documents())
     bm25 = BM25(fields=tuple(fields))
     statistics = bm25.statistics(documents.contents)
     asked = bm25.encode_queries(list(queries.values()), statistics)
@@ -285,7 +285,7 @@ def dev_set(
 
 
 def weighed_rows(
-    documents: DocumentStore, bm25: BM25, statistics: Statistics, columns: Mapping[str, int], factor: float = 1.0
+    documents: CorpusStore, bm25: BM25, statistics: Statistics, columns: Mapping[str, int], factor: float = 1.0
 ) -> SparseRows:
     """Documents as BM25 weighs them, over the terms that have a column; their weights are multiplied by `factor`."""
     encoder, column_of = bm25.document_encoder(), np.zeros(0, np.int64)

@@ -13,7 +13,7 @@ from vizsla.datasets import Document
 from vizsla.datasets.files import read_json_lines
 from vizsla.errors import InputError, VizslaError, kind_of
 from vizsla.expansion import expand
-from vizsla.index.storage.document_store import ChosenDocuments, DocumentStore
+from vizsla.index.storage.corpus_store import ChosenDocuments, CorpusStore
 from vizsla.models import QUERIES, parse_model
 from vizsla.models.generator import Sampling, open_generator
 from vizsla.text import Analyzer
@@ -101,7 +101,7 @@ def generated_pairs(
     documents, including those whose queries are not used. Generated queries and a teacher's scores are stored in the
     folder, so that an interrupted run continues from there.
     """
-    answered = generated_queries(DocumentStore.of(documents), settings, folder)
+    answered = generated_queries(CorpusStore.of(documents), settings, folder)
     packed = answered.packed(analyzer)
     mined = replace(
         packed, queries=packed.queries.narrow(), documents=packed.documents.narrow(),
@@ -115,7 +115,7 @@ def generated_pairs(
     return scaled(taught, settings)
 
 
-def generated_queries(documents: DocumentStore, settings: GeneratedSource, folder: Path) -> AnsweredQueries:
+def generated_queries(documents: CorpusStore, settings: GeneratedSource, folder: Path) -> AnsweredQueries:
     """Generated queries with their documents, and hard negatives if the settings require them."""
     everything: Sequence[Document] = documents
     chosen = _sample(len(documents), settings)
@@ -187,7 +187,7 @@ def _positives(pairs: Sequence[tuple[str, int]]) -> TokenCorpus:
     return TokenCorpus.of([np.array(row, np.int64) for row in rows])
 
 
-def _rankings(documents: DocumentStore, queries: Sequence[str], settings: GeneratedSource) -> TokenCorpus:
+def _rankings(documents: CorpusStore, queries: Sequence[str], settings: GeneratedSource) -> TokenCorpus:
     """For each query the numbers of the best documents of a model."""
     depth = max(settings.negatives_depth, settings.max_own_rank)
     with temporary_index(documents, parse_model(settings.negatives)) as index:

@@ -16,7 +16,7 @@ from vizsla.datasets.beir import read_hard_negatives
 from vizsla.errors import InputError, VizslaError
 from vizsla.evaluation.answers import has_answer
 from vizsla.index import Index
-from vizsla.index.storage.document_store import ChosenDocuments, DocumentStore
+from vizsla.index.storage.corpus_store import ChosenDocuments, CorpusStore
 from vizsla.models import BM25, Model, field_text, parse_model
 from vizsla.runs import Qrels, Run
 from vizsla.text import Analyzer
@@ -157,7 +157,7 @@ class DenseJudgedSource(JudgedSource):
 
 
 @contextmanager
-def temporary_index(documents: DocumentStore, model: Model) -> Iterator[Index]:
+def temporary_index(documents: CorpusStore, model: Model) -> Iterator[Index]:
     """An index of documents that is deleted afterwards; a model that needs it is fitted to them."""
     if model.needs_corpus_statistics:
         model = model.fit(documents.contents)
@@ -199,7 +199,7 @@ class AnsweredQueries(NamedTuple):
 class JudgedTexts(NamedTuple):
     """The train queries of a data set, its documents, and both as pairs."""
 
-    documents: DocumentStore
+    documents: CorpusStore
     queries: dict[str, str]
     pairs: MinedPairs
 
@@ -225,7 +225,7 @@ def judged_texts(
     check_run_has_one_dataset(negatives, datasets)
     for dataset in datasets:
         queries = dataset.queries_of(dataset.qrels("train"))
-        documents = DocumentStore.of(dataset.reading(fields).documents())
+        documents = CorpusStore.of(dataset.reading(fields).documents())
         numbers = positives_and_negatives(
             documents, queries, dataset, "train", BM25(fields=tuple(fields)), negatives, negatives_depth, answerless
         )
@@ -242,7 +242,7 @@ def check_run_has_one_dataset(first_stage: str, datasets: Sequence[BeirDataset])
 
 
 def positives_and_negatives(
-    documents: DocumentStore,
+    documents: CorpusStore,
     queries: Mapping[str, str],
     dataset: BeirDataset,
     split: str,
@@ -294,7 +294,7 @@ def _answers(dataset: BeirDataset, queries: Sequence[str]) -> dict[str, list[str
     return answers
 
 
-def _without_answers(documents: DocumentStore, numbers: np.ndarray, answers: Sequence[str]) -> np.ndarray:
+def _without_answers(documents: CorpusStore, numbers: np.ndarray, answers: Sequence[str]) -> np.ndarray:
     """The documents among these whose text, title not included, holds none of the answers."""
     texts = (field_text(documents[number].content, ("text",)) for number in numbers.tolist())
     kept: np.ndarray = numbers[np.array([not has_answer(text, answers) for text in texts], bool)]
@@ -311,7 +311,7 @@ class _Named(NamedTuple):
 
     @classmethod
     def read(
-        cls, dataset: BeirDataset, split: str, documents: DocumentStore, queries: Mapping[str, str], qrels: Qrels
+        cls, dataset: BeirDataset, split: str, documents: CorpusStore, queries: Mapping[str, str], qrels: Qrels
     ) -> _Named:
         """The lines of those queries that are trained on; an error if the file has none that is judged."""
         rows: dict[str, int] = {}
@@ -342,7 +342,7 @@ class _Named(NamedTuple):
 class _Rows:
     """Lists of ids that become lists of numbers, some thousand at a time; ids that no document has are left out."""
 
-    def __init__(self, documents: DocumentStore) -> None:
+    def __init__(self, documents: CorpusStore) -> None:
         self._documents = documents
         self._waiting: list[Sequence[str]] = []
         self._numbers = GrowingCorpus(NUMBER)
@@ -366,7 +366,7 @@ class _Rows:
         return self._numbers.corpus()
 
 
-def numbers_of(documents: DocumentStore, lists: Iterable[Sequence[str]]) -> TokenCorpus:
+def numbers_of(documents: CorpusStore, lists: Iterable[Sequence[str]]) -> TokenCorpus:
     """For each list of ids the numbers of the documents that have them; other ids are left out."""
     rows = _Rows(documents)
     for ids in lists:
@@ -397,7 +397,7 @@ def _joined(rankings: Sequence[TokenCorpus]) -> TokenCorpus:
 
 
 def first_stage_rankings(
-    first_stage: str, documents: DocumentStore, queries: Mapping[str, str], depth: int
+    first_stage: str, documents: CorpusStore, queries: Mapping[str, str], depth: int
 ) -> TokenCorpus:
     """The numbers of the best documents for each query, from the file of a TREC run or from a model.
 
@@ -412,7 +412,7 @@ def first_stage_rankings(
     return rankings
 
 
-def _model_rankings(documents: DocumentStore, queries: Sequence[str], model: Model, depth: int) -> TokenCorpus:
+def _model_rankings(documents: CorpusStore, queries: Sequence[str], model: Model, depth: int) -> TokenCorpus:
     if not len(queries):
         return numbers_of(documents, ())
     with temporary_index(documents, model) as index:

@@ -14,7 +14,7 @@ import numpy as np
 
 from vizsla.datasets import Document
 from vizsla.errors import UnknownNameError, VizslaError
-from vizsla.index.storage.document_store import Contents
+from vizsla.index.storage.corpus_store import Contents
 from vizsla.lazy import cached_property
 from vizsla.models import CollectionStatistics, Fields, Model, Reranker, Sum, TokenComponent, field_text, parse_model
 from vizsla.models.reranker import BertPairs

@@ -25,10 +25,10 @@ from vizsla.runs.documents import Document, FieldNames, Origin
 _BLOCK = 1024  # documents whose ids are taken at once
 
 
-class DocumentStore(Sequence[Document]):
+class CorpusStore(Sequence[Document]):
     """Documents in the order of their corpus; a document's number is its place in it.
 
-    >>> store = DocumentStore.of([Document("d7", {"text": "Dogs bark."}), Document("cat", {"text": "Cats purr."})])
+    >>> store = CorpusStore.of([Document("d7", {"text": "Dogs bark."}), Document("cat", {"text": "Cats purr."})])
     >>> len(store), store[1].content, store.numbers(["cat", "dog", "d7"]).tolist()
     (2, {'text': 'Cats purr.'}, [1, -1, 0])
     """
@@ -37,9 +37,9 @@ class DocumentStore(Sequence[Document]):
         self._lines, self._ids = lines, ids
 
     @classmethod
-    def of(cls, documents: Iterable[Document]) -> DocumentStore:
+    def of(cls, documents: Iterable[Document]) -> CorpusStore:
         """Write documents to a temporary file; a store is given back as it is."""
-        if isinstance(documents, DocumentStore):
+        if isinstance(documents, CorpusStore):
             return documents
         ids = _IdsOf(documents)
         lines = scratch.StoredTexts.of(map(_line, ids))
@@ -81,7 +81,7 @@ class DocumentStore(Sequence[Document]):
 class ChosenDocuments(Sequence[Document]):
     """Some documents of others, given by their numbers there.
 
-    >>> store = DocumentStore.of([Document(name, {}) for name in "abc"])
+    >>> store = CorpusStore.of([Document(name, {}) for name in "abc"])
     >>> [document.id for document in store.chosen(np.array([2, 0]))]
     ['c', 'a']
     """
