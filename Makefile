@@ -83,7 +83,7 @@ test-adapters: $(ADAPTERS_READY)
 	PYTHONPATH=tests $(ADAPTERS)/bin/python -m pytest tests/adapters -W ignore
 
 # The wheel for Linux on ARM, run by QEMU: what compares the engine with its definitions, on a machine that is no ARM.
-# FILES names tests, if not all of these are meant.
+# FILES names tests, if not all of these are meant. About ten minutes.
 test-arm: $(RELEASE_READY)
 	rm -f build/arm/*.whl
 	VIZSLA_TARGET=manylinux_2_28_aarch64 $(RELEASE)/bin/python -m build -q --wheel -o build/arm .
