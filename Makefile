@@ -39,7 +39,7 @@ endif
 # tests stays with one of them, which then makes its fixtures once.
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo kernels reproduce-tiny dist smoke test snapshots browser test-slow test-adapters docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation bench-paper-scale clean backup-crash collections-crash cluster-crash query-fuzz hostile schemathesis
+.PHONY: demo kernels reproduce-tiny dist smoke test snapshots browser test-slow test-adapters test-arm docs docs-run check crash faults cluster endurance soak bench-cluster bench-serving bench bench-smoke bench-growth bench-large bench-commits bench-threads bench-text bench-updates bench-evaluation bench-paper-scale clean backup-crash collections-crash cluster-crash query-fuzz hostile schemathesis
 
 demo: $(LIGHT_READY)
 	@$(LIGHT)/bin/vizsla demo
@@ -81,6 +81,13 @@ test-slow: $(READY)
 # so they have an environment of their own.
 test-adapters: $(ADAPTERS_READY)
 	PYTHONPATH=tests $(ADAPTERS)/bin/python -m pytest tests/adapters -W ignore
+
+# The wheel for Linux on ARM, run by QEMU: what compares the engine with its definitions, on a machine that is no ARM.
+# FILES names tests, if not all of these are meant. About ten minutes.
+test-arm: $(RELEASE_READY)
+	rm -f build/arm/*.whl
+	VIZSLA_TARGET=manylinux_2_28_aarch64 $(RELEASE)/bin/python -m build -q --wheel -o build/arm .
+	$(RELEASE)/bin/python tests/arm.py build/arm $(FILES)
 
 # The site, from README, docs and docstrings; its links are checked, and it fetches nothing from other hosts.
 docs: $(SITE_READY)
