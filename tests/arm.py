@@ -19,11 +19,12 @@ import sys
 import tarfile
 import urllib.request
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-DEBIAN = os.environ.get("VIZSLA_DEBIAN", "https://deb.debian.org/debian")
-"""Where Debian's packages are."""
+MIRROR = "VIZSLA_DEBIAN"
+"""The variable that names a mirror of Debian, as in https://mirror.example/debian; without it, the mirror of apt."""
 PACKAGES = (
     "libbz2-1.0", "libc6", "libcrypt1", "libexpat1", "libffi8", "libgcc-s1", "liblzma5", "libpython3.11-minimal",
     "libpython3.11-stdlib", "libsqlite3-0", "libssl3", "libstdc++6", "libuuid1", "python3.11-minimal", "zlib1g",
@@ -53,8 +54,20 @@ def unpack_debian(root: Path) -> None:
 
 
 def fetched(path: str) -> bytes:
-    with urllib.request.urlopen(f"{DEBIAN}/{path}") as answer:
+    with urllib.request.urlopen(f"{mirror()}/{path}") as answer:
         return bytes(answer.read())
+
+
+@cache
+def mirror() -> str:
+    """Where Debian's packages are."""
+    given, apt = os.environ.get(MIRROR), shutil.which("apt-get")
+    if given or apt is None:
+        return (given or sys.exit(f"there is no apt here; name a mirror of Debian in {MIRROR}")).rstrip("/")
+    command = [apt, "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Component: main"]
+    known = subprocess.run(command, capture_output=True, text=True).stdout.split()
+    found = next((uri for uri in known if uri.rstrip("/").endswith("/debian")), None)
+    return (found or sys.exit(f"apt knows no mirror of Debian; name one in {MIRROR}")).rstrip("/")
 
 
 def members(archive: bytes) -> Iterator[tuple[str, bytes]]:
