@@ -166,7 +166,7 @@ def test_whole_documents_have_no_passages(tmp_path: Path) -> None:
         bare.add(DOCUMENTS)
         bare.commit()
         assert len(bare.search("dogs", passages=3)) == 6
-        with pytest.raises(UnsupportedError, match="keeps no texts"):
+        with pytest.raises(UnsupportedError, match="stores no texts"):
             bare.search("dogs", max_tokens=9)
 
 
