@@ -99,7 +99,7 @@ def run(times: int, seed: int, folder: Path, kind: str = "sparse") -> list[str]:
         problem = check(place, folder / "restored", allowed) or crash.check(index, journal)
         if problem is not None:
             wrong.append(f"backup {n + 1}: {problem}")
-    if len(list_backups(place)) != min(times, KEPT):
+    if not min(times, KEPT) <= len(list_backups(place)) <= KEPT:  # one that was to be killed may have ended before
         wrong.append(f"{len(list_backups(place))} backups were kept")
     return wrong
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vizsla import count_tokens
@@ -95,6 +95,7 @@ def test_a_text_is_built_of_blocks() -> None:
     text=st.lists(st.sampled_from(["Ab", "c.", "\n", "\n\n", " ", "犬", "。"]), max_size=60).map("".join),
     by=splitters(),
 )
+@example("Ab犬c.", Splitter(2, 1, "tokens"))  # with the overlap there is no space for the next word
 def test_passages_cover_any_text(text: str, by: Splitter) -> None:
     """They begin and end with the text, leave out white space alone, keep their size, and overlap as they should."""
     spans = by.spans(text)

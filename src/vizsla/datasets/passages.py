@@ -149,16 +149,17 @@ class Splitter:
         counts = [1] * len(words) if self.unit == "words" else [word_tokens(text[a:b]) for a, b in words]
         sums = [0, *accumulate(counts)]
         good = _Places.of(text, [a for a, _ in words], outline or Outline()) if self.at == "sentences" else _Places()
-        cuts, start = [], 0
+        cuts, start, end = list[tuple[int, int]](), 0, 0
         while True:
-            end = max(bisect_right(sums, sums[start] + self.size) - 1, start + 1)
-            if end >= len(words):
+            most = max(bisect_right(sums, sums[start] + self.size) - 1, start + 1)
+            if most >= len(words):
                 cuts.append((start, len(words)))
                 break
-            half = max(bisect_left(sums, sums[start] + (self.size + 1) // 2), start + 1)
-            end, quality = good.best(half, end)
+            half = bisect_left(sums, sums[start] + (self.size + 1) // 2)
+            end, quality = good.best(max(half, start + 1, end + 1), most)  # beyond the end of the passage before
             cuts.append((start, end))
-            earliest = max(bisect_left(sums, sums[end] - overlap), start + 1)
+            shared = max(sums[end] - overlap, sums[end + 1] - self.size)  # leaves space for another word
+            earliest = max(bisect_left(sums, shared), start + 1)
             start = good.first(earliest, end) if quality else min(earliest, end)
         first = [words[a][0] for a, _ in cuts[1:]]
         last = [words[b - 1][1] for _, b in cuts[:-1]]
