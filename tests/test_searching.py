@@ -17,7 +17,7 @@ from vizsla import BM25, Document, Index, Splitter, VizslaError
 from vizsla.backends import export_vectors
 from vizsla.engine import in_turns
 from vizsla.index import document_vectors, pools, verify
-from vizsla.models import parse_model
+from vizsla.models import Part, Sum, parse_model
 
 
 @pytest.fixture
@@ -87,6 +87,28 @@ def test_many_queries_are_what_each_is_alone(folder: Path, model: str) -> None:
                 assert [list(ranking) for ranking in ranked.values()] == [
                     list(zip(hits.ids, hits.scores, strict=True)) for hits in together
                 ]
+
+
+def test_many_queries_under_a_weight_that_is_a_whole_number(folder: Path) -> None:
+    """`2 * BM25()` has a weight of 2.0; a sum that is made of parts may have 2."""
+    with Index.create(folder) as index:
+        index.add([{"id": str(i), "text": f"dog number {i}"} for i in range(20)])
+        index.commit()
+        doubled = Sum((Part(2, BM25()),))
+        for many in (1, 5, 50):
+            found = index.search_many(["dog 7"] * many, 3, model=doubled)
+            assert found == [index.search("dog 7", 3, model=2 * BM25())] * many
+
+
+def test_ids_of_hits_are_lists_of_their_own(folder: Path) -> None:
+    with Index.create(folder) as index:
+        index.add([{"id": str(i), "text": f"dog number {i}"} for i in range(5)])
+        index.commit()
+        for query, count in (("dog", 5), ("cat", 0)):
+            hits = index.search_many([query])[0]
+            hits.ids.append("x")
+            hits.scores.append(1.0)
+            assert (len(hits), len(hits.ids), len(hits.scores)) == (count, count, count)
 
 
 def test_turns_of_threads() -> None:

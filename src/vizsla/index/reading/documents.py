@@ -20,7 +20,7 @@ from vizsla.index.reading.connection import ReadConnection
 from vizsla.index.storage import database
 from vizsla.index.storage.database import stored_contents
 from vizsla.index.storage.document_ids import SegmentIds, find_in_segments, find_passages
-from vizsla.index.storage.stored_ids import DamagedTextsError, id_lists, ids_at
+from vizsla.index.storage.stored_ids import DamagedTextsError, IdLists, id_lists, ids_at
 from vizsla.lazy import cached_property
 from vizsla.runs import Document
 
@@ -154,7 +154,7 @@ class DocumentStore:
         All are read now, and become texts when somebody looks at them.
         """
         if len(numbers) == 0:
-            return [[] for _ in bounds[1:]]
+            return IdLists([], np.zeros(len(bounds), np.int64))
         try:
             return id_lists([segment.rows_of(numbers) for segment in self._segments], bounds)
         except DamagedTextsError:

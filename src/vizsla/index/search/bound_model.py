@@ -357,6 +357,7 @@ def _joined(encoded: Sequence[_Encoded]) -> _Encoded:
 
 
 def _part(space: int, weight: float, component: Component, statistics: Mapping[str, NamespaceStatistics]) -> BoundPart:
+    weight = float(weight)  # a whole number is a weight, too, but of another type for kernels
     if isinstance(component, SparseComponent):
         return SparsePart(space, weight, component, statistics[component.namespace])
     if isinstance(component, TokenComponent):

@@ -320,9 +320,8 @@ class IdLists(Sequence[list[str]]):
     def __getitem__(self, at: int | slice) -> list[str] | list[list[str]]:
         if isinstance(at, slice):
             return list(self)[at]
-        if at < 0:
-            at += len(self)
-        return self._between(self._cuts[at], self._cuts[at + 1])
+        i = range(len(self))[at]
+        return self._between(self._cuts[i], self._cuts[i + 1])
 
     def __iter__(self) -> Iterator[list[str]]:
         return starmap(self._between, pairwise(self._cuts))
