@@ -273,6 +273,8 @@ def test_two_writers(folder: Path) -> None:
         eventually(lambda: client.add("dogs", [{"id": "ours", "text": "a dog"}]).status == 200)
         other.refresh()
         assert {"ours", "other"} <= {hit.id for hit in other.search("dog", 100)}
+    with served({"dogs": folder}) as client:
+        assert {"ours", "other"} <= found(client)
 
 
 def test_a_full_disk(small_disk: Path, tmp_path: Path) -> None:

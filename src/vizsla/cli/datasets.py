@@ -200,11 +200,16 @@ def mine(
 
     console.check_apart(output, "--output")
     chosen = splits or ["train", "dev"]
-    asked = {split: QuestionSet.with_answers(questions, data or context.obj, split) for split in chosen}
-    total = sum(len(one.texts) for one in asked.values())
+    question_sets = {split: QuestionSet.with_answers(questions, data or context.obj, split) for split in chosen}
+    total = sum(len(one.texts) for one in question_sets.values())
     with open_retriever(index) as retriever, console.progress("Mining", total, "questions") as advance:
         mined = mine_passages(
-            retriever, asked, output, depth=depth, negatives=negatives, progress=lambda done: advance(done, done)
+            retriever,
+            question_sets,
+            output,
+            depth=depth,
+            negatives=negatives,
+            progress=lambda done: advance(done, done),
         )
     if as_json:
         console.print_json({"folder": str(output), **asdict(mined)})

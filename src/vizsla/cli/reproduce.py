@@ -186,8 +186,8 @@ def _fetch(need: Need, root: Path, yes: bool) -> None:
         return
     entry = known_datasets()[need.name]
     size = f", about {console.size(need.bytes)}" if need.bytes else ""
-    asked = not yes and sys.stdin.isatty() and sys.stderr.isatty()
-    if not yes and not (asked and typer.confirm(f"Fetch {need.name}{size}?", err=True)):
+    interactive = not yes and sys.stdin.isatty() and sys.stderr.isatty()
+    if not yes and not (interactive and typer.confirm(f"Fetch {need.name}{size}?", err=True)):
         return
     try:
         with console.progress(f"Fetching {need.name}", 0, "bytes") as advance:

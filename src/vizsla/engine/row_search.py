@@ -118,12 +118,12 @@ def _score(
     """The places of rows, ascending, and their scores."""
     places, scores = [], []
     prepared = segments.prepared(weightings, segments.masks(None))
-    asked = query.terms, query.spaces, query.weights
+    arrays = query.terms, query.spaces, query.weights
     with prepared.scratch(1, len(query.terms)) as scratch:
         for segment, first, some in zip(prepared.segments, segments.firsts, rows, strict=False):
             if len(some):
                 sums, found, documents = np.empty(len(some)), np.empty(len(some), np.float32), some.astype(np.uint32)
-                if not score_rows(*segment[:2], *asked, documents, sums, scratch.table, found, stopping.flag()):
+                if not score_rows(*segment[:2], *arrays, documents, sums, scratch.table, found, stopping.flag()):
                     raise failure()
                 places.append(first + some)
                 scores.append(found)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vizsla.engine import processors
 from vizsla.errors import InputError
 from vizsla.neural.beams import BeamStates
 from vizsla.neural.network import encoder_statistics
@@ -23,7 +24,7 @@ from vizsla.neural.onnx_graph import (
     need_onnx,
     save_graph,
 )
-from vizsla.neural.onnx_network import open_graph, processors, side_by_side
+from vizsla.neural.onnx_network import open_graph, side_by_side
 from vizsla.neural.weights import SCALE, WEIGHTS, write_arrays
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"

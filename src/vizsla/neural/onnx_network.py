@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from vizsla.engine import processors
 from vizsla.errors import InputError, VizslaError
 from vizsla.neural.device import CPU_PROVIDER, Device, providers
 from vizsla.neural.heads import expect_head
@@ -185,11 +185,6 @@ def side_by_side(work: Callable[[P], R], parts: Sequence[P], threads: int) -> It
             if i + len(ahead) < len(parts):
                 ahead.append(pool.submit(work, parts[i + len(ahead)]))
             yield ahead.pop(0).result()
-
-
-def processors() -> int:
-    """The number of processors this process may use, if the system says so; otherwise all of them."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _open(folder: Path, device: Device) -> Any:

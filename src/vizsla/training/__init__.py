@@ -1,6 +1,6 @@
 """Text to models: training recipes, the kinds of models that can be trained, and the training loop.
 
-No file of it loads torch when it is imported, and names are imported when they are first used. The loop and its arrays
+No file of it loads torch when it is imported, and names are imported when they are first used. The loop and the sources
 (`Trainer`, `Distributed`, `TokenCorpus`, the pairs, dev sets and objectives) need torch, transformers, accelerate and
 numpy, and nothing else.
 """

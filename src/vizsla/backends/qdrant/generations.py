@@ -338,18 +338,18 @@ def revert(
     second. Commits to the current generation stay there. `timeout`: how many seconds to wait for writers.
     """
     where = Address.parse(address) if isinstance(address, str) else address
-    asked = connection or Connection(where.servers)
+    opened = connection or Connection(where.servers)
     try:
-        with writing_live(asked, where.name, timeout) as (generations, lock):
+        with writing_live(opened, where.name, timeout) as (generations, lock):
             live = lock.state().base
-            base = _chosen(asked, generations, to)
-            documents = _restore(asked, base, timeout)
-            swap(asked, where.name, base)
+            base = _chosen(opened, generations, to)
+            documents = _restore(opened, base, timeout)
+            swap(opened, where.name, base)
             lock.release(replaced_state(lock.state()))
         return RevertReport(base, documents, live)
     finally:
         if connection is None:
-            asked.close()
+            opened.close()
 
 
 def _chosen(connection: Connection, generations: Generations, to: str | None) -> str:

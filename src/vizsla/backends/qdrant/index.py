@@ -115,12 +115,12 @@ class QdrantIndex(SearchableCollection):
         where = Address.parse(address) if isinstance(address, str) else address
         chosen = parse_model(model) if isinstance(model, str) else check_model(model)
         check_documents_read(chosen, None)
-        asked = connection or Connection(where.servers, **options)
+        opened = connection or Connection(where.servers, **options)
         try:
-            create_generation(asked, where.name, chosen, overwrite=overwrite, shards=shards, replicas=replicas)
+            create_generation(opened, where.name, chosen, overwrite=overwrite, shards=shards, replicas=replicas)
         finally:
             if connection is None:
-                asked.close()
+                opened.close()
         return cls(where, connection=connection, **options)
 
     def __repr__(self) -> str:

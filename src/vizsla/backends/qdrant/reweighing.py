@@ -101,16 +101,16 @@ def reweigh(
         raise VizslaError(f"the threshold is a share of the mean length of 0 or more, as in 0.01, not {threshold!r}")
     check_count(workers, "workers, the number of processes,")
     where = Address.parse(address) if isinstance(address, str) else address
-    asked = connection or Connection(where.servers)
+    opened = connection or Connection(where.servers)
     try:
-        with writing_live(asked, where.name, timeout) as (generations, lock):
-            report = _Reweighing(asked, generations, lock, workers).run(threshold, progress)
+        with writing_live(opened, where.name, timeout) as (generations, lock):
+            report = _Reweighing(opened, generations, lock, workers).run(threshold, progress)
         if drop_old:
-            report.dropped = tuple(drop_others(asked, where.name))
+            report.dropped = tuple(drop_others(opened, where.name))
         return report
     finally:
         if connection is None:
-            asked.close()
+            opened.close()
 
 
 def drifts(state: CollectionState, model: Model) -> dict[str, float]:

@@ -119,12 +119,12 @@ def upload_parts(
         )
     opened = found.model(model)
     check_storable(opened)
-    asked = connection or Connection(where.servers)
+    connected = connection or Connection(where.servers)
     try:
-        return _Upload(asked, where.name, found, opened, chosen).run(progress)
+        return _Upload(connected, where.name, found, opened, chosen).run(progress)
     finally:
         if connection is None:
-            asked.close()
+            connected.close()
 
 
 def sample_of(parts: PartSet) -> list[dict[str, Any]]:

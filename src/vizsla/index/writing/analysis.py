@@ -27,7 +27,7 @@ from typing import Any
 
 from vizsla.datasets import Document, Origin, RawLines, Skipped, Splitter, document_of
 from vizsla.datasets.raw_lines import PlainLines
-from vizsla.engine import submit
+from vizsla.engine import processors, submit
 from vizsla.errors import InputError, VizslaError
 from vizsla.index.writing.encoders import NamespaceBatch, NamespaceEncoder
 from vizsla.models import Model, as_text, is_text
@@ -260,7 +260,7 @@ class Analysis:
         if workers in (None, 1) and len(first) == 1:  # a single batch: a thread would not help
             yield analyst.analyse(first[0])
         elif analyst.can_share(first[0]):
-            threads = workers or min(available_cores(), _MOST_THREADS)
+            threads = workers or min(processors(), _MOST_THREADS)
             yield from _in_threads(analyst, chain(first, work), threads, self.batch_bytes, stored=self.store)
         elif workers in (None, 1):
             yield from _in_a_thread(analyst, chain(first, work))
@@ -288,11 +288,6 @@ class Analysis:
             executor.shutdown(cancel_futures=True)
 
 
-def available_cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _in_a_thread(analyst: Analyst, work: Iterator[Batch]) -> Generator[AnalysedBatch]:
     """In one thread, which helps because kernels and the database release the GIL."""
     with _threads(1) as executor:
@@ -309,7 +304,7 @@ def _in_threads(
     """
     most = 2 * memory // 3
     first = next(work)
-    room, workers = _Room(most), max(min(workers, most // max(_BYTES_PER_BYTE * _bytes(first), 1)), 1)
+    budget, workers = _MemoryBudget(most), max(min(workers, most // max(_BYTES_PER_BYTE * _bytes(first), 1)), 1)
     waiting: deque[tuple[int, Callable[[], AnalysedBatch]]] = deque()
     waits = 0
     with _threads(workers) as executor:
@@ -317,9 +312,9 @@ def _in_threads(
         def begin(batch: Batch) -> Callable[[], AnalysedBatch]:
             encoders = analyst.next_encoders()
             size = _BYTES_PER_BYTE * _bytes(batch)
-            room.take(size)
+            budget.take(size)
             encoded = submit(executor, analyst.encode, batch, encoders)
-            encoded.add_done_callback(lambda _: room.give(size))
+            encoded.add_done_callback(lambda _: budget.give(size))
             return lambda: analyst.finish(encoded.result(), encoders)
 
         for batch in chain([first], work):
@@ -338,7 +333,7 @@ def _bytes(batch: Batch) -> int:
     return len(batch.data) if isinstance(batch, RawLines) else 0
 
 
-class _Room:
+class _MemoryBudget:
     """Memory that batches take while they are analysed."""
 
     def __init__(self, size: int) -> None:

@@ -1,5 +1,4 @@
-"""What a commit builds for segments so that they are searched faster: ANN indexes of dense vectors, centroids and lists
-of token vectors, suffix arrays of token sequences, and the positions of words.
+"""What a commit builds so that segments are searched faster: ANN indexes, centroids, suffix arrays, positions.
 
 All segments share the codec of token vectors, so that segments are merged without loss. It is learnt once, from the
 documents of the first such commit. A compaction of the whole index learns it again if the options have changed, or if

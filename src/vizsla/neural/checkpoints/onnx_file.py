@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from vizsla.engine import processors
 from vizsla.errors import InputError
 from vizsla.neural.checkpoints.sentence import read_json
 from vizsla.neural.checkpoints.tokenizers import MAX_LENGTH, bert_tokenizer, positions
 from vizsla.neural.device import Device, onnx_device, providers
 from vizsla.neural.onnx_graph import Precision, need_onnx
-from vizsla.neural.onnx_network import check_runs_on, installed_onnxruntime, processors, session_options
+from vizsla.neural.onnx_network import check_runs_on, installed_onnxruntime, session_options
 from vizsla.neural.weights import WEIGHTS, has_weights
 from vizsla.text.tokenizers import tokenizers_library
 

@@ -40,8 +40,9 @@ function setUpBar() {
 	$("form").addEventListener("submit", (e) => {
 		e.preventDefault();
 		suggestions.close();
+		const push = !typing;  // what was found while typing is the same step
 		typing = false;
-		commit(input.value, true, true);
+		commit(input.value, push, true);
 	});
 	$("clear").addEventListener("click", () => { input.value = ""; commit("", true); input.focus(); });
 	$("brand").addEventListener("click", (e) => {

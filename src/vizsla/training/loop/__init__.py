@@ -1,1 +1,1 @@
-"""The training loop: objectives, gradient caching, distributed training, checkpoints."""
+"""The training loop: objectives, scores of a batch, gradient caching, distributed training, checkpoints."""
