@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from vizsla import Analyzer, Index, Model, VizslaError, parse_model
 from vizsla.datasets import RawLines, Source
+from vizsla.engine import processors
 from vizsla.index import verify
 from vizsla.index.writing import analysis, term_numbers
 from vizsla.text import Lexicon, register_filter
@@ -155,7 +156,7 @@ def test_any_number_of_threads_builds_the_same_index(
         index.commit()
     contents.append(content(tmp_path / "slow.index"))
     assert all(each == contents[0] for each in contents)
-    most = min(analysis.available_cores(), 8)
+    most = min(processors(), 8)
     assert [n for n in threads if n > 1] == [2, 4, *([most] if most > 1 else [])]
 
 
