@@ -47,11 +47,11 @@ def mine_passages(
     >>> import tempfile
     >>> root = Path(tempfile.mkdtemp())
     >>> texts = {"1": "A vizsla is a dog.", "2": "A dog from Hungary points.", "3": "Cats purr."}
-    >>> asked = QuestionSet("dogs", {"q": "Which dog points?"}, {"q": ["Hungary", "Vizsla"]})
+    >>> question_set = QuestionSet("dogs", {"q": "Which dog points?"}, {"q": ["Hungary", "Vizsla"]})
     >>> with Index.create(root / "index", BM25()) as index:
     ...     _ = index.add([{"id": i, "text": text} for i, text in texts.items()])
     ...     _ = index.commit()
-    ...     mine_passages(index, {"train": asked}, root / "dogs").found
+    ...     mine_passages(index, {"train": question_set}, root / "dogs").found
     {'train': 1}
     >>> BeirDataset.open(root / "dogs").qrels("train").judgements
     {'q': {'2': 1}}
@@ -61,8 +61,8 @@ def mine_passages(
     report = MinedPassages()
     with new_dataset(folder) as writer:
         known: set[str] = set()
-        for split, asked in questions.items():
-            _mine(retriever, split, asked, writer, report, known, depth, negatives, progress)
+        for split, question_set in questions.items():
+            _mine(retriever, split, question_set, writer, report, known, depth, negatives, progress)
         report.passages = writer.documents
         if not any(report.found.values()):
             raise VizslaError("no document that was found holds an answer; are the questions about these documents?")
@@ -72,7 +72,7 @@ def mine_passages(
 def _mine(
     retriever: Retriever,
     split: str,
-    asked: QuestionSet,
+    question_set: QuestionSet,
     writer: DatasetWriter,
     report: MinedPassages,
     known: set[str],
@@ -81,15 +81,15 @@ def _mine(
     progress: Callable[[int], None],
 ) -> None:
     """Write the questions of a split, and the passages that are not known yet."""
-    ids = [q for q in asked.texts if asked.answers.get(q)]
+    ids = [q for q in question_set.texts if question_set.answers.get(q)]
     report.found[split] = report.without[split] = 0
     before = sum(report.found.values()) + sum(report.without.values())
     for first in range(0, len(ids), _BATCH):
         some = ids[first : first + _BATCH]
-        hits = retriever.search_many([asked.texts[q] for q in some], depth)
+        hits = retriever.search_many([question_set.texts[q] for q in some], depth)
         for question, found in zip(some, hits, strict=True):
             documents = [hit.document for hit in found]
-            positive, others = _bucketed(documents, asked.answers[question], asked.regex, negatives)
+            positive, others = _bucketed(documents, question_set.answers[question], question_set.regex, negatives)
             if positive is None:
                 report.without[split] += 1
                 continue
@@ -98,8 +98,10 @@ def _mine(
                 if document.id not in known:
                     known.add(document.id)
                     writer.document(document.id, document_text(document), str(document.get("title") or ""))
-            relation = {"relation": asked.relations[question]} if question in asked.relations else {}
-            writer.query(question, asked.texts[question], answers=asked.answers[question], split=split, **relation)
+            relation = {"relation": question_set.relations[question]} if question in question_set.relations else {}
+            writer.query(
+                question, question_set.texts[question], answers=question_set.answers[question], split=split, **relation
+            )
             writer.judgement(split, question, positive.id)
             writer.training_documents(split, question, [positive.id], [d.id for d in others])
         progress(before + first + len(some))
